@@ -78,8 +78,8 @@ mod tests {
 
     #[test]
     fn a_program_is_watched_until_it_ends() {
-        // More than a pipe holds.
-        let script = "head -c 300000 /dev/zero >&2; exit 4";
+        // More than a pipe holds, and long enough to be looked at while it runs.
+        let script = "head -c 300000 /dev/zero >&2; sleep 0.3; exit 4";
         let ended = run_watched(Command::new("sh").args(["-c", script])).unwrap();
         assert_eq!((ended.status.code(), ended.errors.len()), (Some(4), 300_000));
         assert!(ended.peak_memory.is_some_and(|bytes| bytes > 64 << 10), "{:?}", ended.peak_memory);

@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use xfskit_test_support::loops::Loop;
+
 use crate::common::{self, Bench, damage, damage_inode, expect, objects, shown, xfskit};
 
 /// Each command that reads a volume, with arguments that would work on a sound one.
@@ -25,7 +27,6 @@ const READERS: &[(&str, &[&str])] = &[
 
 #[test]
 fn commands_that_change_refuse_a_read_only_device() {
-    use std::process::Command;
     if !xfskit_test_support::needs(&[xfskit_test_support::Need::Mount]) {
         return;
     }
@@ -33,12 +34,11 @@ fn commands_that_change_refuse_a_read_only_device() {
     let image = bench.path("volume");
     expect(0, &["mkfs", "-q", "--size", "64M", &shown(&image)]);
     let before = fs::read(&image).unwrap();
-    let looped =
-        Command::new("losetup").args(["--find", "--show", "--read-only"]).arg(&image).output();
-    let device = String::from_utf8(looped.unwrap().stdout).unwrap().trim().to_owned();
+    let looped = Loop::attach(&image, &["--read-only"]).unwrap();
+    let device = shown(looped.path());
     let run = xfskit(&["mkdir", &device, "/dir"]);
     let read = xfskit(&["ls", &device]);
-    assert!(Command::new("losetup").args(["--detach", &device]).status().unwrap().success());
+    drop(looped);
     assert_eq!(run.code, 2, "{}", run.stderr);
     assert!(run.stderr.contains("the device is read-only"), "{}", run.stderr);
     assert_eq!(read.code, 0, "{}", read.stderr);

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Command;
 
-use crate::common::{Bench, begin, expect, interrupt, json, shown};
+use crate::common::{Bench, Run, begin, expect, interrupt, json, shown, unless_busy};
 use serde_json::{Value, json};
 use xfskit_test_support::skip;
 
@@ -164,8 +164,9 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(&self.0).status();
-        assert!(unmounted.is_ok_and(|status| status.success()), "umount {}", self.0);
+        let umount = || Command::new("umount").arg(&self.0).output().unwrap();
+        let unmounted = unless_busy(|| Run::of(umount()));
+        assert_eq!(unmounted.code, 0, "{}", unmounted.stderr);
     }
 }
 

@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use xfskit_test_support::image::Mount;
+use xfskit_test_support::loops::Loop;
 use xfskit_test_support::need::{Need, needs};
 use xfskit_test_support::{Image, Scratch, skip};
 
@@ -14,19 +16,6 @@ use super::common::{expect, shown};
 /// First byte and length of the partition.
 const PART: (u64, u64) = (1 << 20, 300 << 20);
 const SECTOR: u64 = 512;
-
-/// A loop device, detached at the end.
-struct Loop(PathBuf);
-
-impl Loop {
-    fn attach(options: &[&str], image: &Path) -> Self {
-        let mut attach = Command::new("losetup");
-        attach.args(["--find", "--show"]).args(options).arg(image);
-        let run = attach.output().expect("losetup");
-        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-        Self(String::from_utf8(run.stdout).unwrap().trim().into())
-    }
-}
 
 /// A partition of a loop device, removed at the end. Kernels without the parsers of partition
 /// tables know such partitions, too.
@@ -40,8 +29,8 @@ impl<'l> Part<'l> {
     fn add(of: &'l Loop) -> Option<Self> {
         let (start, len) = (PART.0 / SECTOR, PART.1 / SECTOR);
         let mut add = Command::new("addpart");
-        add.arg(&of.0).args(["1", &start.to_string(), &len.to_string()]);
-        let path = PathBuf::from(format!("{}p1", of.0.display()));
+        add.arg(of.path()).args(["1", &start.to_string(), &len.to_string()]);
+        let path = PathBuf::from(format!("{}p1", of.path().display()));
         let added = add.output().is_ok_and(|run| run.status.success()) && path.exists();
         added.then_some(Self { of, path })
     }
@@ -49,32 +38,7 @@ impl<'l> Part<'l> {
 
 impl Drop for Part<'_> {
     fn drop(&mut self) {
-        let _ = Command::new("delpart").arg(&self.of.0).arg("1").status();
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
-    }
-}
-
-/// A mount by Linux, which ends with it.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn new(device: &Path, options: &str, at: &Path) -> Self {
-        fs::create_dir_all(at).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "xfs", "-o", options]).args([device, at]);
-        assert!(mount.status().expect("mount").success(), "{}", device.display());
-        Self(at.to_owned())
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
+        let _ = Command::new("delpart").arg(self.of.path()).arg("1").status();
     }
 }
 
@@ -117,36 +81,41 @@ fn a_mounted_partition_is_refused_by_each_of_its_names() {
     let scratch = Scratch::new("cli-in-use");
     let disk = partitioned(&scratch);
     let image = shown(disk.path());
-    let (undo, at) = (scratch.path().join("undo"), scratch.path().join("mounted"));
+    let undo = scratch.path().join("undo");
     fs::write(&undo, "none").unwrap();
-    let whole = Loop::attach(&[], disk.path());
+    let whole = Loop::attach(disk.path(), &[]).expect("a loop device");
     let Some(added) = Part::add(&whole) else {
         return skip("addpart (util-linux), and a kernel with partitions of loop devices");
     };
     let part = added.path.clone();
-    let names = [&image, &format!("{image}#p1"), &shown(&whole.0), &shown(&part)]
+    let names = [&image, &format!("{image}#p1"), &shown(whole.path()), &shown(&part)]
         .map(String::clone)
         .into_iter()
-        .chain([format!("{}#p1", shown(&whole.0))]);
-    let mounted = Mounted::new(&part, "rw", &at);
+        .chain([format!("{}#p1", shown(whole.path()))]);
+    let mounted = Mount::of(&part, &scratch, "rw").expect("a mount");
     names.clone().for_each(|name| all_refuse(&name, &undo));
     drop(mounted);
     expect(0, &["repair", "--no-undo", &shown(&part)]);
 
     // Another loop device shows the bytes of the partition.
     let offset = format!("--offset={}", PART.0);
-    let second = Loop::attach(&[&offset, &format!("--sizelimit={}", PART.1)], disk.path());
-    let mounted = Mounted::new(&second.0, "rw", &at);
+    let second = Loop::attach(disk.path(), &[&offset, &format!("--sizelimit={}", PART.1)])
+        .expect("attached");
+    let mounted = Mount::of(second.path(), &scratch, "rw").expect("a mount");
     names.for_each(|name| all_refuse(&name, &undo));
-    all_refuse(&shown(&second.0), &undo);
+    all_refuse(&shown(second.path()), &undo);
     drop((mounted, second));
     expect(0, &["repair", "--no-undo", &shown(&part)]);
 
     // One that is attached to the partition.
-    let above = Loop::attach(&[], &part);
-    let mounted = Mounted::new(&above.0, "rw", &at);
-    for name in [shown(&whole.0), format!("{}#p1", shown(&whole.0)), shown(&part), shown(&above.0)]
-    {
+    let above = Loop::attach(&part, &[]).expect("a loop device");
+    let mounted = Mount::of(above.path(), &scratch, "rw").expect("a mount");
+    for name in [
+        shown(whole.path()),
+        format!("{}#p1", shown(whole.path())),
+        shown(&part),
+        shown(above.path()),
+    ] {
         all_refuse(&name, &undo);
     }
     drop((mounted, above));
@@ -163,27 +132,27 @@ fn a_mounted_image_is_refused_and_a_device_needs_a_place_for_the_undo_file() {
     }
     let scratch = Scratch::new("cli-in-use-image");
     let image = Image::sparse(&scratch, "volume.img", 300 << 20);
-    let (undo, at) = (scratch.path().join("undo"), scratch.path().join("mounted"));
+    let undo = scratch.path().join("undo");
     fs::write(&undo, "none").unwrap();
     expect(0, &["mkfs", "-q", "--force", &shown(image.path())]);
-    let mounted = Mounted::new(image.path(), "loop", &at);
+    let mounted = Mount::of(image.path(), &scratch, "loop").expect("a mount");
     all_refuse(&shown(image.path()), &undo);
     drop(mounted);
-    let device = Loop::attach(&[], image.path());
+    let device = Loop::attach(image.path(), &[]).expect("a loop device");
     // AGF, AGI and AGFL.
     let headers = |byte: u8| {
-        let file = fs::OpenOptions::new().write(true).open(&device.0).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(device.path()).unwrap();
         file.write_all_at(&[byte; 3 * 512], 512).unwrap();
         file.sync_all().unwrap();
     };
     headers(0xa5);
-    let refused = expect(2, &["repair", &shown(&device.0)]);
+    let refused = expect(2, &["repair", &shown(device.path())]);
     assert!(refused.stderr.contains("no place for an undo file"), "{}", refused.stderr);
     assert!(refused.stderr.contains("--undo-file"), "{}", refused.stderr);
-    expect(1, &["check", "-q", &shown(&device.0)]);
+    expect(1, &["check", "-q", &shown(device.path())]);
     let kept = shown(&scratch.path().join("kept"));
-    expect(0, &["repair", "--undo-file", &kept, &shown(&device.0)]);
-    expect(0, &["check", "-q", &shown(&device.0)]);
-    expect(0, &["undo", &kept, &shown(&device.0)]);
-    expect(1, &["check", "-q", &shown(&device.0)]);
+    expect(0, &["repair", "--undo-file", &kept, &shown(device.path())]);
+    expect(0, &["check", "-q", &shown(device.path())]);
+    expect(0, &["undo", &kept, &shown(device.path())]);
+    expect(1, &["check", "-q", &shown(device.path())]);
 }

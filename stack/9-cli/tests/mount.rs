@@ -57,27 +57,12 @@ impl Place {
     }
 
     pub(crate) fn umount(&self) {
-        let ended = self.try_umount();
-        assert_eq!(ended.code, 0, "{}", ended.stderr);
-    }
-
-    /// Unmounts. A child that another test starts has copies of this process's open files until its
-    /// exec(2), so a busy mount is tried again.
-    fn try_umount(&self) -> Run {
-        let mut ended = xfskit(&["umount", &shown(&self.dir)]);
-        for _ in 0..50 {
-            if !ended.stderr.contains("resource busy") {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-            ended = xfskit(&["umount", &shown(&self.dir)]);
-        }
-        ended
+        expect(0, &["umount", &shown(&self.dir)]);
     }
 
     /// Unmounts what a killed process leaves.
     fn take_down(&self) {
-        let ended = self.try_umount();
+        let ended = xfskit(&["umount", &shown(&self.dir)]);
         assert!(ended.code <= 1, "{}", ended.stderr);
         until("taken down", || !is_mounted(&self.dir));
     }

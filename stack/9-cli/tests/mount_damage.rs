@@ -90,15 +90,7 @@ fn mount_and_use(name: &str, image: &Path, dir: &Path) {
         if options == "rw" {
             change(dir);
         }
-        // A child of another test, between fork and exec, has copies of what the walk has open.
-        let mut ended = xfskit(&["umount", &shown(dir)]);
-        until("nothing holds the mount", || {
-            let busy = ended.code != 0 && ended.stderr.contains("busy");
-            if busy {
-                ended = xfskit(&["umount", &shown(dir)]);
-            }
-            !busy
-        });
+        let ended = xfskit(&["umount", &shown(dir)]);
         assert!(ended.code <= 1, "{name} {options}, {errors} errors: {}", ended.stderr);
         assert!(!is_mounted(dir), "{name} {options}");
         assert!(!ended.stderr.contains("ended early"), "{name} {options}: the server died");

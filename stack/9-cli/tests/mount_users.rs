@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use xfskit_test_support::skip;
 
-use super::common::{Run, expect, json, shown, xfskit};
+use super::common::{Run, expect, json, shown, unless_busy, xfskit};
 use super::mount::{Place, is_mounted, possible, until};
 
 /// User and group `nobody` of Debian.
@@ -41,7 +41,8 @@ impl Own {
     }
 
     fn xfskit(&self, args: &[&str]) -> Run {
-        run(self.command(&self.program).args(args))
+        let xfskit = || run(self.command(&self.program).args(args));
+        if args[0] == "umount" { unless_busy(xfskit) } else { xfskit() }
     }
 
     /// Runs a line of shell as `nobody`, which succeeds.
@@ -62,12 +63,7 @@ fn run(command: &mut Command) -> Run {
             output => break output.unwrap(),
         }
     };
-    Run {
-        code: output.status.code().unwrap(),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        bytes: output.stdout,
-    }
+    Run::of(output)
 }
 
 /// Returns whether an ordinary user can mount here.

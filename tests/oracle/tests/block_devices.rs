@@ -10,25 +10,9 @@ use xfskit_units::{ByteLen, ByteOffset};
 
 const SIZE: u64 = 300 << 20;
 
-/// A loop device, detached when dropped.
-struct Loop(PathBuf);
-
-impl Loop {
-    fn attach(image: &Path, sector: &str) -> Self {
-        let out = Command::new("losetup")
-            .args(["--find", "--show", "--sector-size", sector])
-            .arg(image)
-            .output()
-            .expect("losetup runs");
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        Self(String::from_utf8(out.stdout).expect("a path").trim().into())
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
-    }
+/// Attaches a loop device with sectors of this size.
+fn attach(file: &Path, sector: &str) -> Loop {
+    Loop::attach(file, &["--sector-size", sector]).expect("a loop device")
 }
 
 fn run(program: &str, args: &[&Path]) {
@@ -43,8 +27,8 @@ fn a_block_device_reports_its_sizes_and_supports_zeroes_and_discard() {
     }
     let scratch = Scratch::new("block");
     let image = Image::sparse(&scratch, "disk.img", SIZE);
-    let disk = Loop::attach(image.path(), "4096");
-    let device = FileDevice::open(&disk.0, OpenMode::ReadWrite).expect("opens");
+    let disk = attach(image.path(), "4096");
+    let device = FileDevice::open(disk.path(), OpenMode::ReadWrite).expect("opens");
     assert!(device.is_block_device());
     assert_eq!(device.size(), ByteLen(SIZE));
     assert_eq!((device.logical_block_size(), device.physical_block_size()), (4096, 4096));
@@ -66,7 +50,7 @@ fn a_block_device_reports_its_sizes_and_supports_zeroes_and_discard() {
         Some(ByteOffset(0)..ByteOffset(SIZE)),
         "a block device cannot tell holes: all is data"
     );
-    assert!(matches!(FileDevice::open(&disk.0, OpenMode::ReadWrite), Err(Error::InUse { .. })));
+    assert!(matches!(FileDevice::open(disk.path(), OpenMode::ReadWrite), Err(Error::InUse { .. })));
 }
 
 #[test]
@@ -76,17 +60,15 @@ fn a_mounted_block_device_opens_only_for_reading() {
     }
     let scratch = Scratch::new("mounted");
     let image = Image::sparse(&scratch, "disk.img", SIZE);
-    let disk = Loop::attach(image.path(), "512");
+    let disk = attach(image.path(), "512");
     run("mkfs.xfs", &[Path::new("-q"), &disk.0]);
-    let point = scratch.path().join("mounted");
-    std::fs::create_dir(&point).expect("mount point");
-    run("mount", &[&disk.0, &point]);
-    let writer = FileDevice::open(&disk.0, OpenMode::ReadWrite);
-    let reader = FileDevice::open(&disk.0, OpenMode::ReadOnly);
-    run("umount", &[&point]);
+    let mount = Mount::of(disk.path(), &scratch, "rw").expect("a mount");
+    let writer = FileDevice::open(disk.path(), OpenMode::ReadWrite);
+    let reader = FileDevice::open(disk.path(), OpenMode::ReadOnly);
+    mount.unmount().expect("an unmount");
     assert!(matches!(writer, Err(Error::InUse { .. })), "{writer:?}");
     assert!(reader.is_ok());
-    FileDevice::open(&disk.0, OpenMode::ReadWrite).expect("opens when unmounted");
+    FileDevice::open(disk.path(), OpenMode::ReadWrite).expect("opens when unmounted");
 }
 
 #[test]
@@ -97,33 +79,31 @@ fn the_file_of_a_loop_device_opens_for_writing_only_after_detach() {
     let scratch = Scratch::new("behind");
     let image = Image::sparse(&scratch, "disk.img", SIZE);
     run("mkfs.xfs", &[Path::new("-q"), image.path()]);
-    let point = scratch.path().join("mounted");
     let second_name = scratch.path().join("second");
-    std::fs::create_dir(&point).expect("mount point");
     std::fs::hard_link(image.path(), &second_name).expect("a second name");
     let open = |path: &Path| FileDevice::open(path, OpenMode::ReadWrite);
     let attached = |opened: Result<FileDevice, Error>| {
         matches!(opened, Err(Error::InUse { by: Holder::Loop(_), .. }))
     };
 
-    run("mount", &[Path::new("-oloop"), image.path(), &point]);
+    let mount = Mount::checked(&image, &scratch).expect("a mount");
     let writers = [open(image.path()), open(&second_name)].map(attached);
     let maker = attached(FileDevice::create(image.path(), ByteLen(0)));
     let reader = FileDevice::open(image.path(), OpenMode::ReadOnly);
-    run("umount", &[&point]);
+    mount.unmount().expect("an unmount");
     assert_eq!((writers, maker), ([true, true], true));
     assert_eq!(reader.expect("opens").size(), ByteLen(SIZE), "nothing was cut off");
     opens_soon(image.path());
 
-    let (first, second) = (Loop::attach(image.path(), "512"), Loop::attach(image.path(), "512"));
+    let (first, second) = (attach(image.path(), "512"), attach(image.path(), "512"));
     assert!(attached(open(image.path())), "attached, though not mounted");
-    assert!(attached(open(&first.0)), "the second shows the same bytes");
+    assert!(attached(open(first.path())), "the second shows the same bytes");
     std::fs::remove_file(image.path()).expect("the first name goes");
     assert!(attached(open(&second_name)), "it is the file that counts, not its name");
     drop(second);
-    opens_soon(&first.0);
-    let on_device = Loop::attach(&first.0, "512");
-    assert!(attached(open(&first.0)), "a device behind another");
+    opens_soon(first.path());
+    let on_device = attach(first.path(), "512");
+    assert!(attached(open(first.path())), "a device behind another");
     drop((on_device, first));
     opens_soon(&second_name);
 }

@@ -6,11 +6,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use xfskit_block::BlockDevice;
 use xfskit_units::{ByteOffset, index};
 
+use crate::loops::{Loop, retried};
 use crate::tools::run;
 
 /// The directory of one test, removed with its contents at the end.
@@ -144,28 +145,11 @@ impl<'scratch> Image<'scratch> {
     }
 }
 
-/// A loop device over a file, where `mount -o loop` does not attach one itself.
-#[derive(Debug)]
-struct Loop(PathBuf);
-
-impl Loop {
-    fn attach(file: &Path) -> Result<Self, String> {
-        let device = run(Command::new("losetup").args(["--find", "--show"]).arg(file))?;
-        Ok(Self(PathBuf::from(device.trim())))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
-    }
-}
-
 /// A mounted image, unmounted when dropped.
 #[derive(Debug)]
 pub struct Mount {
     path: PathBuf,
-    _log: Option<Loop>,
+    log: Option<Loop>,
 }
 
 impl Mount {
@@ -192,19 +176,23 @@ impl Mount {
     }
 
     fn with_options(image: &Image, scratch: &Scratch, options: &str) -> Result<Self, String> {
+        let log = image.log().map(|log| Loop::attach(log, &[])).transpose()?;
+        let mut options = options.to_owned();
+        if let Some(device) = &log {
+            options = format!("{options},logdev={}", device.path().display());
+        }
+        let mut mounted = Self::of(image.path(), scratch, &options)?;
+        mounted.log = log;
+        Ok(mounted)
+    }
+
+    /// Mounts a device, or an image with the option `loop`.
+    pub fn of(device: &Path, scratch: &Scratch, options: &str) -> Result<Self, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let path = scratch.path().join(format!("mnt{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let log = image.log().map(Loop::attach).transpose()?;
-        let mut options = options.to_owned();
-        if let Some(Loop(device)) = &log {
-            options = format!("{options},logdev={}", device.display());
-        }
-        run(Command::new("mount")
-            .args(["-t", "xfs", "-o", &options])
-            .arg(image.path())
-            .arg(&path))?;
-        Ok(Self { path, _log: log })
+        run(Command::new("mount").args(["-t", "xfs", "-o", options]).arg(device).arg(&path))?;
+        Ok(Self { path, log: None })
     }
 
     /// Lets the kernel recover the log, and unmounts.
@@ -233,27 +221,18 @@ impl Mount {
             return Ok(());
         }
         let path = std::mem::take(&mut self.path);
-        let mut refusal = String::new();
         // Another process may hold the mount for a moment: a desktop's indexer, or a child between
         // fork and exec, which closes its copies of the parent's files first. Where one of these is
         // below a frozen mount, the child waits for the thaw.
-        let end = Instant::now() + Duration::from_mins(1);
-        for n in 0.. {
-            match run(Command::new("umount").arg(&path)) {
-                Ok(_) => {
-                    let _ = fs::remove_dir(&path);
-                    return Ok(());
-                }
-                Err(why) => refusal = why,
-            }
-            if Instant::now() > end {
-                refusal = format!("{refusal}held by {:?}", holders(&path));
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(2 << n.min(9)));
+        let unmounted =
+            retried(Duration::from_mins(1), || run(Command::new("umount").arg(&path)).map(drop));
+        if let Err(refusal) = unmounted {
+            let held = holders(&path);
+            let _ = Command::new("umount").arg("--lazy").arg(&path).status();
+            return Err(format!("{refusal}held by {held:?}"));
         }
-        let _ = Command::new("umount").arg("--lazy").arg(&path).status();
-        Err(refusal)
+        let _ = fs::remove_dir(&path);
+        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `linux` | [`need`] | requirements of a test; a skip that names the missing one |
 //! | | [`tools`] | the installed xfsprogs, and the newer version beside it |
 //! | | [`image`] | scratch directories, sparse images, mounts that end with their guard |
+//! | | [`loops`] | loop devices that end with their guard |
 //! | | [`verify`] | verification of a volume by all tools |
 //! | | [`manifest`] | a comparable record for each file of a tree; differences of two trees |
 //! | | [`kernel`] | the manifest of a mounted tree, as the operating system shows it |
@@ -40,6 +41,8 @@ pub mod image;
 pub mod kept;
 #[cfg(feature = "linux")]
 pub mod kernel;
+#[cfg(feature = "linux")]
+pub mod loops;
 #[cfg(feature = "linux")]
 pub mod manifest;
 #[cfg(feature = "linux")]

@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Runs a command that must succeed, and returns its output.
 ///
@@ -25,6 +26,9 @@ pub fn run(program: &str, args: &[&str]) -> io::Result<String> {
     }
     Err(failed(&String::from_utf8_lossy(&out.stderr).trim()))
 }
+
+/// Time in which other processes leave a mount that is taken down.
+const LEAVE: Duration = Duration::from_secs(10);
 
 /// Drops all clean pages, inodes and directory entries from the kernel's caches.
 ///
@@ -155,10 +159,26 @@ impl Mount {
 
     fn end(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.mounted) {
-            run("umount", &[&self.point.to_string_lossy()])?;
+            self.leave()?;
             fs::remove_dir(&self.point)?;
         }
         Ok(())
+    }
+}
+
+impl Mount {
+    /// Unmounts. Another process may have something open for a moment: an indexer that found the
+    /// mount, or a child between its fork(2) and execve(2).
+    fn leave(&self) -> io::Result<()> {
+        let end = Instant::now() + LEAVE;
+        loop {
+            match run("umount", &[&self.point.to_string_lossy()]) {
+                Err(err) if Instant::now() < end && err.to_string().contains("busy") => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                left => return left.map(drop),
+            }
+        }
     }
 }
 

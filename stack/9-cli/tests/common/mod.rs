@@ -8,6 +8,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -76,14 +77,39 @@ pub struct Run {
     pub bytes: Vec<u8>,
 }
 
+impl Run {
+    pub fn of(Output { status, stdout, stderr }: Output) -> Self {
+        let code = status.code().unwrap_or_else(|| panic!("killed: {status}"));
+        let [out, err] = [&stdout, &stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+        Self { code, stdout: out, stderr: err, bytes: stdout }
+    }
+}
+
 /// Runs `xfskit` with these arguments, in UTC.
 pub fn xfskit<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Run {
+    let is_umount = args.first().is_some_and(|word| word.as_ref() == "umount");
+    if is_umount { unless_busy(|| run(args)) } else { run(args) }
+}
+
+/// Unmounts. A child that another test starts has copies of this process's open files until its
+/// execve(2), so a busy mount is tried again.
+pub fn unless_busy(umount: impl Fn() -> Run) -> Run {
+    let mut ended = umount();
+    for _ in 0..100 {
+        if ended.code == 0 || !ended.stderr.contains("busy") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        ended = umount();
+    }
+    ended
+}
+
+fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
-    let Output { status, stdout, stderr } = command.args(args).env("TZ", "UTC").output().unwrap();
-    let code = status.code().unwrap_or_else(|| panic!("killed: {status}"));
-    let stderr = String::from_utf8_lossy(&stderr).into_owned();
-    assert!(!stderr.contains("panicked"), "{stderr}");
-    Run { code, stdout: String::from_utf8_lossy(&stdout).into_owned(), stderr, bytes: stdout }
+    let run = Run::of(command.args(args).env("TZ", "UTC").output().unwrap());
+    assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
+    run
 }
 
 /// Starts `xfskit` with its standard input piped; new volumes are of the year 2096. Signals have

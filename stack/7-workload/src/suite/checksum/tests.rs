@@ -4,6 +4,7 @@ use super::*;
 use crate::Kind;
 use crate::driver::testing::Recorder;
 use crate::driver::tree::walk;
+use crate::measure::short;
 use crate::suite::testing;
 
 const SMALL: Options = Options {
@@ -154,10 +155,9 @@ fn sections_plot_the_figures_of_their_tables() {
         observer: &mut heard,
     };
     let section = study.fs_mark(20).expect("files");
-    // 40 files are made in an instant.
+    // So few files are made in an instant, unless the machine is busy.
     let Answer { verdict, figure, .. } = section.answer.expect("a question");
-    assert_eq!((verdict.as_str(), figure.as_str()), ("Not measured: a step was too short.", ""));
-    assert!(section.plots.is_empty(), "{:?}", section.plots);
+    assert_eq!(figure.is_empty(), verdict == short::not_measured("a step"), "{verdict} {figure}");
     let section = study.compilebench(10, &SMALL).expect("trees");
     assert_eq!(section.plots.len(), 1);
 }
