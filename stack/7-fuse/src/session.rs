@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use xfskit_devfuse::Channel;
 use xfskit_devfuse::mount::{self, MountOptions};
-use xfskit_devfuse::ring::Queue;
 use xfskit_units::Ino;
 use xfskit_vfs::{self as vfs, Fs};
 
@@ -25,7 +24,7 @@ use crate::operations::Operations;
 use crate::options::{Atime, Durable, Options};
 use crate::server::Server;
 use crate::statistics::Statistics;
-use crate::transport::{REQUEST, Transport, Waiting};
+use crate::transport::{self, Post, Transport, Waiting};
 
 /// Time from a change to its commit, at most: what a crash costs. A plain FUSE mount is not told of
 /// sync(2).
@@ -37,11 +36,6 @@ const THREADS: usize = 16;
 /// Fewest threads, and most, unless the options say otherwise.
 const THREADS_MIN: usize = 32;
 const THREADS_MAX: usize = 128;
-/// Threads that serve the device beside rings: FORGET and INTERRUPT come there.
-const DEVICE_THREADS: usize = 2;
-/// What makes a kernel offer io_uring for FUSE, and what a mount without it does.
-const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
-const BY_DEVICE: &str = "requests come by the device";
 /// Bytes that the kernel reads ahead, in KiB: as many as a request has.
 const READ_AHEAD: &str = "1024";
 
@@ -284,7 +278,7 @@ fn serve<O: Operations + std::fmt::Debug>(
     options: &Options,
     ended: &Arc<Ended>,
 ) -> io::Result<Serving> {
-    let queues = queues(options);
+    let queues = transport::queues(options);
     let statistics = Arc::clone(statistics);
     let channel = Arc::new(mount::mount(dir, &mount_options(options))?);
     let start = || {
@@ -294,59 +288,20 @@ fn serve<O: Operations + std::fmt::Debug>(
                 .with_rings(!queues.is_empty());
         let transport = Arc::new(transport);
         transport.greet()?;
-        let threads = start_threads(&transport, queues, threads, ended)?;
+        let start = |post: Post| {
+            let (transport, ended) = (Arc::clone(&transport), Arc::clone(ended));
+            std::thread::Builder::new().name(post.name()).spawn(move || {
+                let served = transport.serve(post);
+                ended.set();
+                served
+            })
+        };
+        let posts = transport.posts(queues, threads)?;
+        let threads = posts.into_iter().map(start).collect::<io::Result<_>>()?;
         Ok(Serving { threads, waiting: transport, channel: Arc::clone(&channel) })
     };
     start().inspect_err(|_: &io::Error| {
         let _ = mount::unmount(dir, true);
-    })
-}
-
-/// Starts the threads of a mount, whose carrier is settled.
-fn start_threads<O: Operations>(
-    transport: &Arc<Transport<O>>,
-    queues: Vec<Queue>,
-    threads: usize,
-    ended: &Arc<Ended>,
-) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
-    let start = |name: String, serve: Box<dyn FnOnce(&Transport<O>) -> io::Result<()> + Send>| {
-        let (transport, ended) = (Arc::clone(transport), Arc::clone(ended));
-        std::thread::Builder::new().name(name).spawn(move || {
-            let served = serve(&transport);
-            ended.set();
-            served
-        })
-    };
-    let by_device = |number| {
-        let channel = Arc::new(transport.channel().try_clone()?);
-        start(format!("fuse-{number}"), Box::new(move |on| on.serve(&channel, number)))
-    };
-    if !transport.has_rings() {
-        if !queues.is_empty() {
-            tracing::warn!("the kernel offers no io_uring for FUSE ({PARAMETER}): {BY_DEVICE}");
-        }
-        return (0..threads).map(by_device).collect();
-    }
-    let count = queues.len();
-    let by_ring = queues.into_iter().map(|queue| {
-        let name = format!("fuse-ring-{}", queue.processor());
-        start(name, Box::new(move |on| on.serve_queue(queue, count)))
-    });
-    let work = |number| start(format!("fuse-work-{number}"), Box::new(|on| on.work()));
-    by_ring
-        .chain((0..DEVICE_THREADS.min(threads)).map(by_device))
-        .chain((0..threads).map(work))
-        .collect()
-}
-
-/// Returns the queues for io_uring, if the options ask for it and the system has it.
-fn queues(options: &Options) -> Vec<Queue> {
-    if !options.io_uring {
-        return Vec::new();
-    }
-    Queue::of_all_processors(REQUEST).unwrap_or_else(|error| {
-        tracing::warn!(%error, "no io_uring: {BY_DEVICE}");
-        Vec::new()
     })
 }
 

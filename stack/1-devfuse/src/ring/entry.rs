@@ -39,9 +39,12 @@ struct Part {
     bytes: usize,
 }
 
-/// Memory for one request and its reply.
+/// Memory for one request and its reply, which stays where it is.
 #[derive(Debug)]
-pub struct Entry {
+pub struct Entry(Box<Memory>);
+
+#[derive(Debug)]
+struct Memory {
     header: Header,
     /// Names and data of a request; structures and data of a reply.
     payload: Box<[u8]>,
@@ -78,8 +81,8 @@ enum Room<'e> {
 }
 
 impl Entry {
-    pub(super) fn new(slot: usize, payload: usize, home: &Arc<Home>) -> Box<Self> {
-        Box::new(Self {
+    pub(super) fn new(slot: usize, payload: usize, home: &Arc<Home>) -> Self {
+        Self(Box::new(Memory {
             header: Header::new_zeroed(),
             payload: vec![0; payload.max(PAYLOAD_MIN)].into(),
             parts: [Part { address: 0, bytes: 0 }, Part { address: 0, bytes: 0 }],
@@ -87,30 +90,30 @@ impl Entry {
             result: Replied::Error(Errno::IO),
             slot,
             home: Arc::clone(home),
-        })
+        }))
     }
 
     pub(super) fn slot(&self) -> usize {
-        self.slot
+        self.0.slot
     }
 
     pub(super) fn commit_id(&self) -> u64 {
-        self.header.commit_id
+        self.0.header.commit_id
     }
 
     /// Returns where its parts are said, and how many there are.
     pub(super) fn parts(&mut self) -> (u64, u32) {
-        let (header, payload) = (&raw mut self.header, self.payload.as_mut_ptr());
-        self.parts = [
-            Part { address: header.expose_provenance(), bytes: size_of::<Header>() },
-            Part { address: payload.expose_provenance(), bytes: self.payload.len() },
+        let Memory { header, payload, parts, .. } = &mut *self.0;
+        *parts = [
+            Part { address: (&raw mut *header).expose_provenance(), bytes: size_of::<Header>() },
+            Part { address: payload.as_mut_ptr().expose_provenance(), bytes: payload.len() },
         ];
-        ((&raw const self.parts).expose_provenance() as u64, 2)
+        ((&raw const *parts).expose_provenance() as u64, 2)
     }
 
     /// Returns the request, unless it is malformed, and where its reply goes.
     pub fn open(&mut self) -> (Option<Request<'_>>, Stage<'_>) {
-        let Self { header, payload, beside, result, .. } = self;
+        let Memory { header, payload, beside, result, .. } = &mut *self.0;
         let (max, bytes) = (payload.len(), header.payload_bytes as usize);
         let (data, room) = if bytes == 0 {
             (Some(&[][..]), Room::Payload(payload))
@@ -124,27 +127,27 @@ impl Entry {
 
     /// Has the queue of the entry use another one, since this one stays away for long.
     pub fn set_aside(&self) {
-        self.home.set_aside();
+        self.0.home.set_aside();
     }
 
     /// Sends the reply.
-    pub fn finish(mut self: Box<Self>) {
-        let (error, bytes) = match self.result {
+    pub fn finish(mut self) {
+        let Memory { header, payload, beside, result, .. } = &mut *self.0;
+        let (error, bytes) = match *result {
             Replied::Error(errno) => (-errno.raw_os_error(), 0),
             Replied::Payload(bytes) => (0, bytes),
             Replied::Beside => {
-                self.payload[..self.beside.len()].copy_from_slice(&self.beside);
-                (0, self.beside.len())
+                payload[..beside.len()].copy_from_slice(beside);
+                (0, beside.len())
             }
         };
-        let unique =
-            InHeader::read_from_prefix(&self.header.in_out).map_or(0, |(in_, _)| in_.unique);
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let len = u32::try_from(size_of::<OutHeader>()).unwrap_or(0).saturating_add(bytes);
-        let out = OutHeader { len, error, unique };
-        self.header.in_out[..size_of::<OutHeader>()].copy_from_slice(out.as_bytes());
-        self.header.payload_bytes = bytes;
-        let home = Arc::clone(&self.home);
+        let request = InHeader::read_from_prefix(&header.in_out);
+        let unique = request.map_or(0, |(request, _)| request.unique);
+        let len = u32::try_from(size_of::<OutHeader>() + bytes).unwrap_or(u32::MAX);
+        let reply = OutHeader { len, error, unique };
+        header.in_out[..size_of::<OutHeader>()].copy_from_slice(reply.as_bytes());
+        header.payload_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let home = Arc::clone(&self.0.home);
         home.take_back(self);
     }
 }
@@ -174,7 +177,9 @@ impl Sink for Stage<'_> {
             }
             Room::Beside(beside) => {
                 beside.clear();
-                parts.iter().for_each(|part| beside.extend_from_slice(part));
+                for part in parts {
+                    beside.extend_from_slice(part);
+                }
                 Replied::Beside
             }
         };
@@ -187,23 +192,23 @@ mod tests {
     use super::*;
     use crate::Operation;
 
-    fn entry(opcode: u32, data: &[u8]) -> Box<Entry> {
+    fn entry(opcode: u32, data: &[u8]) -> Entry {
         let mut entry = Entry::new(0, PAYLOAD_MIN, &Arc::new(Home::new().unwrap()));
         let header = InHeader { opcode, unique: 6, ..InHeader::default() };
-        entry.header.in_out[..size_of::<InHeader>()].copy_from_slice(header.as_bytes());
-        entry.header.payload_bytes = u32::try_from(data.len()).unwrap();
+        entry.0.header.in_out[..size_of::<InHeader>()].copy_from_slice(header.as_bytes());
+        entry.0.header.payload_bytes = u32::try_from(data.len()).unwrap();
         let room = data.len().min(PAYLOAD_MIN);
-        entry.payload[..room].copy_from_slice(&data[..room]);
+        entry.0.payload[..room].copy_from_slice(&data[..room]);
         entry
     }
 
     /// Sends the reply, and returns its header and data.
-    fn sent(entry: Box<Entry>) -> (OutHeader, Vec<u8>) {
-        let home = Arc::clone(&entry.home);
+    fn sent(entry: Entry) -> (OutHeader, Vec<u8>) {
+        let home = Arc::clone(&entry.0.home);
         entry.finish();
         let entry = home.leave().done.pop().unwrap();
-        let (header, _) = OutHeader::read_from_prefix(&entry.header.in_out).unwrap();
-        (header, entry.payload[..entry.header.payload_bytes as usize].to_vec())
+        let (header, _) = OutHeader::read_from_prefix(&entry.0.header.in_out).unwrap();
+        (header, entry.0.payload[..entry.0.header.payload_bytes as usize].to_vec())
     }
 
     #[test]

@@ -30,7 +30,7 @@ struct State {
 #[derive(Debug, Default)]
 pub(super) struct Returned {
     /// Entries with a reply.
-    pub(super) done: Vec<Box<Entry>>,
+    pub(super) done: Vec<Entry>,
     /// Number of entries that will stay away for long.
     pub(super) set_aside: usize,
 }
@@ -52,7 +52,7 @@ impl Home {
     }
 
     /// Takes an entry with a reply back.
-    pub(super) fn take_back(&self, entry: Box<Entry>) {
+    pub(super) fn take_back(&self, entry: Entry) {
         self.change(|returned| returned.done.push(entry));
     }
 

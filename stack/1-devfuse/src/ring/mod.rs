@@ -61,7 +61,7 @@ struct Command {
     /// Address and number of an entry's parts, to register it.
     addr: u64,
     len: u32,
-    command_flags: u32,
+    kind_flags: u32,
     user_data: u64,
     unused: u64,
     request_flags: u64,
@@ -76,10 +76,12 @@ pub struct Queue {
     // Closed before the entries are dropped.
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     qid: u16,
+    /// Number of queues of the mount.
+    queues: u16,
     payload: usize,
     channel: Option<Arc<Channel>>,
     /// The entries that the kernel has.
-    lent: Vec<Option<Box<Entry>>>,
+    lent: Vec<Option<Entry>>,
     home: Arc<Home>,
 }
 
@@ -98,10 +100,10 @@ impl Queue {
     pub fn of_all_processors(data: u32) -> io::Result<Vec<Self>> {
         let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
         let count = processors(&possible).ok_or(io::ErrorKind::InvalidData)?;
-        (0..count).map(|qid| Self::new(qid, data)).collect()
+        (0..count).map(|qid| Self::new(qid, count, data)).collect()
     }
 
-    fn new(qid: u16, data: u32) -> io::Result<Self> {
+    fn new(qid: u16, queues: u16, data: u32) -> io::Result<Self> {
         // The thread that serves the queue enables the ring, and is its only user from then on.
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -110,12 +112,17 @@ impl Queue {
             .build(COMMANDS)?;
         let payload = usize::try_from(data).map_err(|_| io::ErrorKind::InvalidInput)?;
         let home = Arc::new(Home::new()?);
-        Ok(Self { ring, qid, payload, channel: None, lent: Vec::new(), home })
+        Ok(Self { ring, qid, queues, payload, channel: None, lent: Vec::new(), home })
     }
 
     /// Returns the processor.
     pub fn processor(&self) -> usize {
         usize::from(self.qid)
+    }
+
+    /// Returns how many processors there are, each with its queue.
+    pub fn processors(&self) -> usize {
+        usize::from(self.queues)
     }
 
     /// Begins to receive requests of the mount of `channel`, `depth` of them at once. The calling
@@ -139,7 +146,7 @@ impl Queue {
     }
 
     /// Gives an entry to the kernel, at the next system call.
-    fn lend(&mut self, mut entry: Box<Entry>, operation: Operation) -> io::Result<()> {
+    fn lend(&mut self, mut entry: Entry, operation: Operation) -> io::Result<()> {
         let channel = self.channel.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let (addr, len) = match operation {
             Operation::Register => entry.parts(),
@@ -154,7 +161,7 @@ impl Queue {
             zero: 0,
             addr,
             len,
-            command_flags: 0,
+            kind_flags: 0,
             user_data: entry.slot() as u64,
             unused: 0,
             request_flags: 0,
@@ -198,7 +205,7 @@ impl Queue {
     ///
     /// # Errors
     /// The kernel refuses an entry.
-    pub fn receive(&mut self, received: &mut Vec<Box<Entry>>) -> io::Result<bool> {
+    pub fn receive(&mut self, received: &mut Vec<Entry>) -> io::Result<bool> {
         while received.is_empty() {
             let returned = self.home.leave();
             let nothing = returned.is_empty();
@@ -222,7 +229,7 @@ impl Queue {
     }
 
     /// Takes what is complete. Returns false if the mount is gone.
-    fn complete(&mut self, received: &mut Vec<Box<Entry>>) -> io::Result<bool> {
+    fn complete(&mut self, received: &mut Vec<Entry>) -> io::Result<bool> {
         let mut rung = false;
         for completion in self.ring.completion() {
             let slot = usize::try_from(completion.user_data()).unwrap_or(usize::MAX);

@@ -47,7 +47,7 @@ impl Carried for Message<'_> {
 }
 
 /// A request in an entry of a ring, which takes the reply too.
-impl Carried for Box<Entry> {
+impl Carried for Entry {
     const BY: Carrier = Carrier::IoUring;
     type Kept = Self;
 

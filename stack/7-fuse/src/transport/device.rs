@@ -31,27 +31,13 @@ impl<O: Operations> Transport<O> {
     }
 
     /// Serves requests of `channel` until the mount is gone, as the thread of this number.
-    ///
-    /// # Errors
-    /// The device fails.
-    pub(crate) fn serve(&self, channel: &Arc<Channel>, thread: Thread) -> io::Result<()> {
+    pub(super) fn serve_device(&self, channel: &Arc<Channel>, thread: Thread) -> io::Result<()> {
         let mut buffer = Buffer::new(REQUEST);
-        let served = self.serve_until_end(channel, thread, &mut buffer);
-        self.end();
-        served
-    }
-
-    fn serve_until_end(
-        &self,
-        channel: &Arc<Channel>,
-        thread: Thread,
-        buffer: &mut Buffer,
-    ) -> io::Result<()> {
         // Beside rings, there is nothing that a program waits for.
         let look = if self.has_rings() { Duration::ZERO } else { self.busy_poll };
         while self.watch.take(thread) {
             let queued = channel.look(look);
-            let Received::Message(bytes) = channel.receive(buffer)? else { return Ok(()) };
+            let Received::Message(bytes) = channel.receive(&mut buffer)? else { return Ok(()) };
             let (channel, bytes) = (Arc::clone(channel), Cow::Borrowed(bytes));
             let mut message = Message { channel, bytes };
             let more = self.watch.counts_backlog() && message.channel.is_ready();

@@ -10,6 +10,7 @@
 //! | `device` | requests by the device: a thread's loop |
 //! | `watch` | … and which thread waits for the next request |
 //! | `rings` | requests by io_uring: a thread for each processor, and workers |
+//! | `post` | what each thread serves |
 //! | `gate` | requests that wait while the mount is frozen |
 //! | `serve` | the operation of each request |
 //! | `replier` | the reply to a request |
@@ -19,6 +20,7 @@ mod carried;
 mod device;
 mod encode;
 mod gate;
+mod post;
 mod replier;
 mod rings;
 mod serve;
@@ -40,11 +42,12 @@ use rings::Work;
 use watch::Watch;
 
 pub(crate) use gate::Waiting;
+pub(crate) use post::{Post, queues};
 
 /// Time for which a thread looks for the next request, unless the options say otherwise.
 const BUSY_POLL: Duration = Duration::from_micros(50);
 /// Bytes of data of one request.
-pub(crate) const REQUEST: u32 = 1 << 20;
+const REQUEST: u32 = 1 << 20;
 
 /// What the kernel is asked for: features that make the mount faster or more complete.
 const WISHES: Wishes = Wishes {
@@ -119,13 +122,8 @@ impl<O: Operations> Transport<O> {
         Self { wants_rings, ..self }
     }
 
-    /// Returns the mount.
-    pub(crate) fn channel(&self) -> &Arc<Channel> {
-        &self.channel
-    }
-
     /// Returns true if requests come by rings: INIT has settled it.
-    pub(crate) fn has_rings(&self) -> bool {
+    fn has_rings(&self) -> bool {
         self.statistics.carrier() == Carrier::IoUring
     }
 
@@ -136,12 +134,6 @@ impl<O: Operations> Transport<O> {
         features.set(Features::ATOMIC_O_TRUNC, !self.no_open);
         features.set(Features::OVER_IO_URING, self.wants_rings);
         Wishes { features, ..WISHES }
-    }
-
-    /// Ends the wait of all threads: the mount is gone.
-    fn end(&self) {
-        self.watch.end();
-        self.work.end();
     }
 
     /// Returns the inode with the kernel's `node` id: only the root differs.

@@ -33,18 +33,18 @@ pub(super) struct Work {
 
 #[derive(Debug, Default)]
 struct State {
-    entries: VecDeque<Box<Entry>>,
+    entries: VecDeque<Entry>,
     ended: bool,
 }
 
 impl Work {
-    fn add(&self, entry: Box<Entry>) {
+    fn add(&self, entry: Entry) {
         self.state.lock().entries.push_back(entry);
         self.called.notify_one();
     }
 
     /// Waits for the next request. Returns `None` at the end of the mount.
-    fn next(&self) -> Option<Box<Entry>> {
+    fn next(&self) -> Option<Entry> {
         let mut state = self.state.lock();
         loop {
             if state.ended {
@@ -65,28 +65,23 @@ impl Work {
 
 impl<O: Operations> Transport<O> {
     /// Serves the requests of a processor until the mount is gone.
-    ///
-    /// # Errors
-    /// The kernel refuses an entry.
-    pub(crate) fn serve_queue(&self, mut queue: Queue, queues: usize) -> io::Result<()> {
+    pub(super) fn serve_queue(&self, mut queue: Queue) -> io::Result<()> {
         stay_on(queue.processor());
-        let depth = (ENTRIES / queues.max(1)).clamp(ENTRIES_MIN, ENTRIES_MAX);
-        let served = queue.start(Arc::clone(&self.channel), depth).and_then(|()| {
-            let mut received = Vec::new();
-            while queue.receive(&mut received)? {
-                self.serve_received(&mut received)?;
-            }
-            Ok(())
-        });
-        self.end();
-        served
+        let depth = (ENTRIES / queue.processors()).clamp(ENTRIES_MIN, ENTRIES_MAX);
+        queue.start(Arc::clone(&self.channel), depth)?;
+        let mut received = Vec::new();
+        while queue.receive(&mut received)? {
+            self.serve_received(&mut received)?;
+        }
+        Ok(())
     }
 
-    fn serve_received(&self, received: &mut Vec<Box<Entry>>) -> io::Result<()> {
+    fn serve_received(&self, received: &mut Vec<Entry>) -> io::Result<()> {
         let is_alone = received.len() == 1;
         for mut entry in received.drain(..) {
             match self.expected(&mut entry) {
                 Expected::Quick => self.pass(entry)?,
+                // No other waits, and waking a worker costs time, too.
                 Expected::Disk if is_alone => self.pass(entry)?,
                 Expected::Disk | Expected::Long => self.work.add(entry),
             }
@@ -95,10 +90,7 @@ impl<O: Operations> Transport<O> {
     }
 
     /// Serves requests that take long, until the mount is gone.
-    ///
-    /// # Errors
-    /// A reply cannot be put together.
-    pub(crate) fn work(&self) -> io::Result<()> {
+    pub(super) fn work(&self) -> io::Result<()> {
         while let Some(entry) = self.work.next() {
             self.pass(entry)?;
         }
