@@ -92,6 +92,36 @@ impl Drop for Offered {
     }
 }
 
+/// The kernel does not offer io_uring for FUSE while this is held.
+#[derive(Debug)]
+pub struct Withheld {
+    /// Its lock is exclusive: while this is held, tests that need io_uring wait.
+    _lock: File,
+    /// What the parameter was.
+    before: String,
+}
+
+impl Withheld {
+    /// Waits until no test needs io_uring. Returns `None` if the machine has none; the test counts
+    /// as skipped then.
+    pub fn new() -> Option<Self> {
+        let withhold = || -> io::Result<Self> {
+            let lock = File::options().create(true).append(true).read(true).open(path())?;
+            flock(&lock, FlockOperation::LockExclusive)?;
+            let before = fs::read_to_string(PARAMETER)?;
+            fs::write(PARAMETER, "N")?;
+            Ok(Self { _lock: lock, before })
+        };
+        withhold().inspect_err(|error| skip::skip(&format!("{PARAMETER} ({error})"))).ok()
+    }
+}
+
+impl Drop for Withheld {
+    fn drop(&mut self) {
+        let _ = fs::write(PARAMETER, self.before.trim());
+    }
+}
+
 /// Returns the file that all tests of the machine share.
 fn path() -> PathBuf {
     Path::new("/run/lock/xfskit-test-io-uring").to_owned()
