@@ -3,6 +3,9 @@
 //! The thread of a queue stays on the queue's processor, where the program is that waits for the
 //! reply: neither has to wake another processor. It serves what should be quick, and hands the rest
 //! to workers, which run anywhere. A worker that is done leaves the reply with the queue's thread.
+//! No other thread can stand in for it: the kernel copies requests in the thread that has waited
+//! for them. A request that takes long against all expectation holds up its processor's queue, and
+//! the next ones of its kind go to workers.
 //!
 //! A queue has entries enough for the requests that workers serve. One that is kept while the
 //! mount is frozen is replaced, so that requests that read find as many as before.

@@ -35,6 +35,9 @@ const LARGE: u32 = 128 << 10;
 /// thread.
 const DISK: Duration = Duration::from_micros(60);
 
+/// Time of one that waits for a slow disk, or for many others.
+const SLOW: Duration = Duration::from_millis(1);
+
 /// Flags of open(2).
 const ACCESS: u32 = 3;
 pub(super) const O_TRUNC: u32 = 0o1000;
@@ -62,12 +65,11 @@ impl<O: Operations> Transport<O> {
             Operation::Fsync | Operation::Fsyncdir | Operation::Syncfs => Expected::Long,
             Operation::Read(arg) if arg.size >= LARGE => Expected::Long,
             Operation::Write { arg, .. } if arg.size >= LARGE => Expected::Long,
-            operation
-                if kind(operation).is_some_and(|kind| self.statistics.recent(kind) >= DISK) =>
-            {
-                Expected::Disk
-            }
-            _ => Expected::Quick,
+            operation => match kind(operation).map(|kind| self.statistics.recent(kind)) {
+                Some(time) if time >= SLOW => Expected::Long,
+                Some(time) if time >= DISK => Expected::Disk,
+                _ => Expected::Quick,
+            },
         }
     }
 
