@@ -140,7 +140,7 @@ impl Statistics {
         self.carried[by as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says whether requests of programs come by rings.
+    /// Records whether requests of programs come by rings.
     pub(crate) fn set_ring(&self, by_ring: bool) {
         self.by_ring.store(by_ring, Ordering::Relaxed);
     }

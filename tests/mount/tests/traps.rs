@@ -223,8 +223,8 @@ fn a_create_is_two_requests_and_nothing_is_asked_twice() {
         for kind in [RequestKind::GetXattr, RequestKind::SetAttr, RequestKind::FSync] {
             assert!(served.requests(kind) <= 3, "{kind:?}: {}", served.requests(kind));
         }
-        // The kernel forgets the attributes of a directory in which a file was made, and asks for them
-        // when it checks permissions the next time.
+        // The kernel forgets the attributes of a directory in which a file was made, and asks for
+        // them when it checks permissions the next time.
         assert!(served.requests(RequestKind::GetAttr) <= 103);
         let lookups = served.requests(RequestKind::Lookup);
         for n in 0..100 {

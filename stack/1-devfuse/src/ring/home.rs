@@ -82,7 +82,7 @@ impl Home {
         std::mem::take(&mut state.returned)
     }
 
-    /// Says that the queue's thread looks by itself.
+    /// Notes that the queue's thread looks by itself.
     pub(super) fn come(&self) {
         self.state.lock().is_left = false;
     }

@@ -14,7 +14,7 @@ use crate::statistics::Carrier;
 pub(super) trait Carried {
     /// What carries it.
     const BY: Carrier;
-    /// What is kept of it when it has to wait.
+    /// The form in which it waits.
     type Kept: Carried + Send + 'static;
 
     /// Returns the request, unless it is malformed, and where its reply goes.
