@@ -283,11 +283,4 @@ mod tests {
             assert_eq!(processors(wrong), None, "{wrong}");
         }
     }
-
-    #[test]
-    fn a_queue_receives_nothing_before_it_is_started() {
-        let Ok(mut queues) = Queue::of_all_processors(1 << 20) else { return };
-        let error = queues[0].add();
-        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::NotConnected);
-    }
 }
