@@ -1,5 +1,5 @@
-//! Mounted filesystems: `xfskit mount`, the kernel's XFS, passthrough_ll and fuse2fs, used by the
-//! same programs.
+//! Mounted filesystems: `xfskit mount` by the device and by io_uring, the kernel's XFS,
+//! passthrough_ll and fuse2fs, used by the same programs.
 //!
 //! `xfskit-bench mount DIR`, as root. An image is created in DIR and removed; passthrough_ll, which
 //! is built from the example of Debian's libfuse3-dev, and the repository of `git` are kept there.

@@ -6,6 +6,7 @@
 //! | read in this order | what |
 //! | --- | --- |
 //! | [`side`] | the filesystems that are measured, and their mounts |
+//! | [`uring`] | has the kernel offer io_uring for FUSE |
 //! | [`passthrough`] | builds passthrough_ll from Debian's example |
 //! | [`server`] | the process that serves a mount: its start and end, its memory and time |
 //! | [`requests`] | the kernel's requests to our mount |
@@ -24,6 +25,7 @@ pub mod requests;
 pub mod server;
 pub mod side;
 pub mod stream;
+pub mod uring;
 pub mod workload;
 
 use std::fs::{self, File};

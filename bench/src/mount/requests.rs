@@ -24,7 +24,13 @@ struct Count {
 
 #[derive(Deserialize)]
 struct Stats {
+    transport: Transport,
     requests: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Transport {
+    name: String,
 }
 
 #[derive(Deserialize)]
@@ -38,14 +44,18 @@ impl Requests {
     /// Asks the program `xfskit` for the requests of the mount on `dir` so far.
     ///
     /// # Errors
-    /// If the mount does not say.
-    pub fn of(xfskit: &Path, dir: &Path) -> Result<Self> {
+    /// If the mount does not say, or they do not come by what they should: io_uring, or the device.
+    pub fn of(xfskit: &Path, dir: &Path, by_ring: bool) -> Result<Self> {
         let (program, dir) = (xfskit.to_string_lossy(), dir.to_string_lossy());
-        Self::parse(&kernel::run(&program, &["stats", &dir, "--json"])?)
+        Self::parse(&kernel::run(&program, &["stats", &dir, "--json"])?, by_ring)
     }
 
-    fn parse(json: &str) -> Result<Self> {
+    fn parse(json: &str, by_ring: bool) -> Result<Self> {
         let stats: Stats = serde_json::from_str(json)?;
+        let name = &stats.transport.name;
+        if (name == "io_uring") != by_ring {
+            return Err(format!("requests come by {name}").into());
+        }
         let count = |Row { kind, requests, seconds }| (kind, Count { requests, seconds });
         Ok(Self(stats.requests.into_iter().map(count).collect()))
     }
@@ -106,7 +116,10 @@ mod tests {
             let row =
                 |kind, count| format!(r#"{{"kind":"{kind}","requests":{count},"seconds":0.5}}"#);
             let rows = [row("lookup", lookups), row("release", releases)].join(",");
-            Requests::parse(&format!(r#"{{"requests":[{rows}],"first_failure":null}}"#)).unwrap()
+            let of = r#"{"name":"device","device":9,"io_uring":0}"#;
+            let json = format!(r#"{{"transport":{of},"requests":[{rows}],"first_failure":null}}"#);
+            assert!(Requests::parse(&json, true).is_err());
+            Requests::parse(&json, false).unwrap()
         };
         let mut between = parse(9, 5).since(&parse(2, 5));
         assert_eq!(between.kinds().collect::<Vec<_>>(), ["lookup"]);

@@ -10,6 +10,7 @@ use clap::ValueEnum;
 
 use super::requests::Requests;
 use super::server::{Server, ServerUsage};
+use super::uring::Offer;
 use super::{Bench, is_installed, passthrough};
 use crate::frame::Result;
 use crate::kernel;
@@ -31,11 +32,15 @@ pub enum Side {
     Passthrough,
     /// fuse2fs of e2fsprogs on an image with ext4.
     Fuse2fs,
+    /// `xfskit mount -o io_uring`.
+    #[value(name = "xfskit-ring")]
+    Ring,
 }
 
 impl Side {
     /// All of them, in the order of the tables.
-    pub const ALL: [Self; 4] = [Self::Xfskit, Self::Kernel, Self::Passthrough, Self::Fuse2fs];
+    pub const ALL: [Self; 5] =
+        [Self::Xfskit, Self::Kernel, Self::Passthrough, Self::Fuse2fs, Self::Ring];
 
     /// Returns its name in reports.
     pub fn name(self) -> &'static str {
@@ -44,18 +49,25 @@ impl Side {
             Self::Kernel => "kernel",
             Self::Passthrough => "passthrough_ll",
             Self::Fuse2fs => "fuse2fs",
+            Self::Ring => "xfskit-ring",
         }
+    }
+
+    /// Returns true for our mounts.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Xfskit | Self::Ring)
     }
 
     /// Returns true if a failure of this side ends the run.
     pub fn must_work(self) -> bool {
-        matches!(self, Self::Xfskit | Self::Kernel)
+        self.is_ours() || self == Self::Kernel
     }
 
     /// Describes its storage.
     pub fn storage(self) -> &'static str {
         match self {
             Self::Xfskit => "a file",
+            Self::Ring => "a file, io_uring",
             Self::Kernel => "loop device",
             Self::Passthrough => "kernel, loop device",
             Self::Fuse2fs => "a file, ext4",
@@ -72,10 +84,14 @@ impl Side {
         let missing = |program: &str| (!is_installed(program)).then(|| format!("no {program}"));
         let served = || (!Path::new("/dev/fuse").exists()).then(|| "no /dev/fuse".to_owned());
         match self {
-            Self::Xfskit if !bench.xfskit.exists() => {
+            Self::Xfskit | Self::Ring if !bench.xfskit.exists() => {
                 Some(format!("no {}", bench.xfskit.display()))
             }
             Self::Xfskit => missing("mkfs.xfs").or_else(served),
+            Self::Ring => {
+                let refused = || Offer::new().err().map(|error| error.to_string());
+                missing("mkfs.xfs").or_else(served).or_else(refused)
+            }
             Self::Kernel => missing("mkfs.xfs"),
             Self::Passthrough => {
                 let built = || passthrough::program(&bench.dir).err();
@@ -92,6 +108,7 @@ impl Side {
     /// If the program or the kernel refuses.
     pub fn mount(self, bench: &Bench) -> Result<Mounted> {
         let (image, dir) = (bench.image(), bench.mount_point());
+        let _offer = (self == Self::Ring).then(Offer::new).transpose()?;
         let mut mounted = Mounted {
             side: self,
             dir: dir.clone(),
@@ -114,9 +131,10 @@ impl Side {
     fn server(self, bench: &Bench, below: Option<&kernel::Mount>) -> Result<Option<Command>> {
         let mut command = match self {
             Self::Kernel => return Ok(None),
-            Self::Xfskit => {
+            Self::Xfskit | Self::Ring => {
                 let mut command = Command::new(&bench.xfskit);
                 command.args(["mount", "--foreground"]);
+                command.args((self == Self::Ring).then_some("-oio_uring"));
                 command.args(bench.options.iter().flat_map(|options| ["-o", options]));
                 command.arg(bench.image());
                 command
@@ -206,10 +224,8 @@ impl Mounted {
     /// # Errors
     /// If the mount does not say.
     pub fn requests(&self) -> Result<Option<Requests>> {
-        match self.side {
-            Side::Xfskit => Requests::of(&self.xfskit, &self.dir).map(Some),
-            _ => Ok(None),
-        }
+        let of = || Requests::of(&self.xfskit, &self.dir, self.side == Side::Ring);
+        self.side.is_ours().then(of).transpose()
     }
 
     /// Unmounts, after which all changes are durable. Returns the memory and time of the server;
@@ -223,7 +239,9 @@ impl Mounted {
             let before = server.usage();
             let dir = self.dir.to_string_lossy();
             match self.side {
-                Side::Xfskit => kernel::run(&self.xfskit.to_string_lossy(), &["umount", &dir])?,
+                Side::Xfskit | Side::Ring => {
+                    kernel::run(&self.xfskit.to_string_lossy(), &["umount", &dir])?
+                }
                 _ => kernel::run("umount", &[&dir])?,
             };
             used = Some(ServerUsage { processor: server.wait()?, ..before });

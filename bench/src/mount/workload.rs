@@ -270,7 +270,7 @@ impl<'w> Results<'w> {
         let done = self.workload.turn(&mut turn);
         self.add(&turn);
         done?;
-        if side == Side::Xfskit { bench.check() } else { Ok(()) }
+        if side.is_ours() { bench.check() } else { Ok(()) }
     }
 
     fn add(&mut self, turn: &Turn<'_>) {

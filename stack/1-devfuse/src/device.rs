@@ -1,4 +1,4 @@
-//! Reading requests and writing replies.
+//! Reading requests from the device, and writing replies to it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Read, Write};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use zerocopy::{Immutable, IntoBytes};
+use zerocopy::IntoBytes;
 
 use crate::message::{OutHeader, notify};
-use crate::request::Request;
+use crate::reply::Sink;
 
 /// The device.
 pub(crate) const PATH: &str = "/dev/fuse";
@@ -25,10 +25,8 @@ pub struct Channel(File);
 /// What was received.
 #[derive(Debug)]
 pub enum Received<'b> {
-    /// A request.
-    Request(Request<'b>),
-    /// A message that is not a valid request; its number.
-    Malformed(u64),
+    /// A message, which should be a request.
+    Message(&'b [u8]),
     /// The mount is gone.
     End,
 }
@@ -86,11 +84,7 @@ impl Channel {
                 Err(error) => return Err(error),
             }
         };
-        let message = &buffer.0[..len];
-        Ok(match Request::parse(message) {
-            Some(request) => Received::Request(request),
-            None => Received::Malformed(unique(message)),
-        })
+        Ok(Received::Message(&buffer.0[..len]))
     }
 
     /// Returns true if a request is there, or the mount is gone.
@@ -116,28 +110,9 @@ impl Channel {
         false
     }
 
-    /// Replies with the structures or bytes of `parts`.
-    ///
-    /// # Errors
-    /// The device fails. A request that was taken back is no error.
-    pub fn reply(&self, unique: u64, parts: &[&[u8]]) -> io::Result<()> {
-        self.send(OutHeader { unique, ..OutHeader::default() }, parts)
-    }
-
-    /// Replies with a structure.
-    ///
-    /// # Errors
-    /// As [`reply`](Self::reply).
-    pub fn reply_with<T: IntoBytes + Immutable>(&self, unique: u64, value: &T) -> io::Result<()> {
-        self.reply(unique, &[value.as_bytes()])
-    }
-
-    /// Replies with an error.
-    ///
-    /// # Errors
-    /// As [`reply`](Self::reply).
-    pub fn fail(&self, unique: u64, errno: Errno) -> io::Result<()> {
-        self.send(OutHeader { unique, error: -errno.raw_os_error(), len: 0 }, &[])
+    /// Returns where the reply to the request `message` goes.
+    pub fn sink(&self, message: &[u8]) -> Direct<'_> {
+        Direct { channel: self, unique: unique(message) }
     }
 
     /// Tells the kernel that it must not use what it has cached of an inode: its attributes, and
@@ -180,6 +155,21 @@ impl Channel {
             Err(error) if is(&error, Errno::NOENT) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Sends the reply to one request at once. A request that was taken back is no error.
+#[derive(Debug)]
+pub struct Direct<'c> {
+    channel: &'c Channel,
+    unique: u64,
+}
+
+impl Sink for Direct<'_> {
+    fn reply(&mut self, reply: Result<&[&[u8]], Errno>) -> io::Result<()> {
+        let error = reply.err().map_or(0, |errno| -errno.raw_os_error());
+        let header = OutHeader { unique: self.unique, error, len: 0 };
+        self.channel.send(header, reply.unwrap_or_default())
     }
 }
 

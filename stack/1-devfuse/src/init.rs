@@ -57,6 +57,8 @@ bitflags! {
         const INIT_EXT = 1 << 30;
         /// Files of direct I/O can be mapped.
         const DIRECT_IO_ALLOW_MMAP = 1 << 36;
+        /// Requests come by io_uring.
+        const OVER_IO_URING = 1 << 41;
     }
 }
 
@@ -102,6 +104,11 @@ pub fn reply(init: &InitIn, wishes: &Wishes) -> Option<InitOut> {
     })
 }
 
+/// Returns the features that a reply to INIT settles.
+pub fn settled(reply: &InitOut) -> Features {
+    Features::from_bits_retain(u64::from(reply.flags2) << 32 | u64::from(reply.flags))
+}
+
 /// Returns the bit of a feature of the first word.
 fn flag(feature: Features) -> u32 {
     u32::try_from(feature.bits()).unwrap_or_default()
@@ -134,6 +141,7 @@ mod tests {
         let all = WISHES.features | Features::INIT_EXT | Features::POSIX_ACL;
         let out = reply(&kernel(all), &WISHES).unwrap();
         assert_eq!((out.flags, out.flags2), (1 << 16 | 1 << 30, 1 << 4));
+        assert_eq!(settled(&out), WISHES.features | Features::INIT_EXT);
         assert_eq!((out.minor, out.max_readahead, out.max_pages), (40, 131_072, 256));
         let out = reply(&kernel(WISHES.features), &WISHES).unwrap();
         assert_eq!((out.flags, out.flags2), (1 << 16, 0));

@@ -1,11 +1,23 @@
-//! Replies that are more than one structure: listings.
+//! Where replies go, and those that are more than one structure: listings.
 
+use std::io;
+
+use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::message::{Dirent, EntryOut};
 
 /// Entries start at multiples of this.
 const ALIGN: usize = 8;
+
+/// Takes the reply to one request.
+pub trait Sink {
+    /// Takes an error, or the structures and bytes of a reply, one behind the other.
+    ///
+    /// # Errors
+    /// The device fails, or the reply is too long.
+    fn reply(&mut self, reply: Result<&[&[u8]], Errno>) -> io::Result<()>;
+}
 
 /// A listing that is being built, of at most the bytes that the kernel asked for.
 #[derive(Debug)]

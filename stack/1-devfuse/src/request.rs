@@ -15,8 +15,6 @@ pub struct Request<'a> {
     pub header: InHeader,
     /// Its kind and arguments.
     pub operation: Operation<'a>,
-    /// All its bytes, from which [`parse`](Self::parse) makes it again.
-    pub message: &'a [u8],
 }
 
 /// The kind of a request, with its arguments.
@@ -113,13 +111,24 @@ impl<'a> Request<'a> {
     /// Parses `message`; `None` if it is shorter than it should be. A kernel never sends such.
     pub fn parse(message: &'a [u8]) -> Option<Self> {
         let (header, rest) = InHeader::read_from_prefix(message).ok()?;
+        Self::of(header, None, rest)
+    }
+
+    /// Parses a request of a ring: its header, the structure of its operation, and the rest are
+    /// apart from each other. `None` as of [`parse`](Self::parse).
+    pub(crate) fn parse_parts(head: &[u8], structure: &'a [u8], rest: &'a [u8]) -> Option<Self> {
+        let (header, _) = InHeader::read_from_prefix(head).ok()?;
+        Self::of(header, Some(structure), rest)
+    }
+
+    fn of(header: InHeader, structure: Option<&'a [u8]>, rest: &'a [u8]) -> Option<Self> {
         let extension = usize::from(header.total_extlen).checked_mul(8)?;
-        let body = rest.get(..rest.len().checked_sub(extension)?)?;
+        let rest = rest.get(..rest.len().checked_sub(extension)?)?;
         let operation = match Opcode::from_code(header.opcode) {
-            Some(opcode) => parse_body(opcode, Arguments(body))?,
+            Some(opcode) => parse_body(opcode, Arguments { structure, rest })?,
             None => Operation::Unknown(header.opcode),
         };
-        Some(Self { header, operation, message })
+        Some(Self { header, operation })
     }
 }
 
@@ -129,7 +138,7 @@ fn parse_body(opcode: Opcode, mut of: Arguments<'_>) -> Option<Operation<'_>> {
         Opcode::Forget => Operation::Forget(of.take()?),
         Opcode::BatchForget => {
             let BatchForgetIn { count, .. } = of.take()?;
-            Operation::BatchForget(Forgets { left: count, bytes: of.0 })
+            Operation::BatchForget(Forgets { left: count, bytes: of.rest })
         }
         Opcode::Getattr => Operation::Getattr,
         Opcode::Setattr => Operation::Setattr(of.take()?),
@@ -188,36 +197,43 @@ fn parse_body(opcode: Opcode, mut of: Arguments<'_>) -> Option<Operation<'_>> {
 }
 
 /// The arguments of a request that are not parsed yet.
-struct Arguments<'a>(&'a [u8]);
+struct Arguments<'a> {
+    /// The structure that comes first, if it is apart from the rest.
+    structure: Option<&'a [u8]>,
+    rest: &'a [u8],
+}
 
 impl<'a> Arguments<'a> {
     /// Returns the structure that comes next.
     fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Option<T> {
-        let (value, rest) = T::read_from_prefix(self.0).ok()?;
-        self.0 = rest;
+        if let Some(structure) = self.structure.take() {
+            return T::read_from_prefix(structure).ok().map(|(value, _)| value);
+        }
+        let (value, rest) = T::read_from_prefix(self.rest).ok()?;
+        self.rest = rest;
         Some(value)
     }
 
     /// … of which an older kernel sends the first fields.
     fn take_short<T: FromBytes + zerocopy::IntoBytes + Default>(&mut self) -> T {
         let mut value = T::default();
-        let len = self.0.len().min(size_of::<T>());
-        value.as_mut_bytes()[..len].copy_from_slice(&self.0[..len]);
-        self.0 = &self.0[len..];
+        let len = self.rest.len().min(size_of::<T>());
+        value.as_mut_bytes()[..len].copy_from_slice(&self.rest[..len]);
+        self.rest = &self.rest[len..];
         value
     }
 
     /// Returns the bytes before the next NUL.
     fn name(&mut self) -> Option<&'a [u8]> {
-        let end = self.0.iter().position(|&byte| byte == 0)?;
-        let name = &self.0[..end];
-        self.0 = &self.0[end + 1..];
+        let end = self.rest.iter().position(|&byte| byte == 0)?;
+        let name = &self.rest[..end];
+        self.rest = &self.rest[end + 1..];
         Some(name)
     }
 
     fn bytes(&mut self, len: u32) -> Option<&'a [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(usize::try_from(len).ok()?)?;
-        self.0 = rest;
+        let (bytes, rest) = self.rest.split_at_checked(usize::try_from(len).ok()?)?;
+        self.rest = rest;
         Some(bytes)
     }
 }
@@ -269,6 +285,19 @@ mod tests {
         };
         assert_eq!((arg.offset, data), (9, &b"data"[..]));
         assert!(Request::parse(&bytes[..bytes.len() - 1]).is_none());
+    }
+
+    #[test]
+    fn the_structure_of_a_request_may_be_apart_from_its_names() {
+        let head = message(8, b"");
+        let arg = MknodIn { mode: 0o644, ..MknodIn::default() };
+        let structure = [arg.as_bytes(), &[0xff; 112]].concat();
+        let request = Request::parse_parts(&head, &structure, b"name\0").unwrap();
+        let Operation::Mknod { arg, name } = request.operation else { panic!("no mknod") };
+        assert_eq!((arg.mode, name), (0o644, &b"name"[..]));
+        assert!(Request::parse_parts(&head, &structure, b"name").is_none());
+        let request = Request::parse_parts(&message(1, b""), &structure, b"name\0").unwrap();
+        assert!(matches!(request.operation, Operation::Lookup { name: b"name" }));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! | `nodes` | the inodes that the kernel refers to |
 //! | [`freeze`] | changes that wait |
 //! | `ioctl`, `geometry` | ioctls and their arguments |
-//! | `transport` | requests of the kernel, by the FUSE device |
+//! | `transport` | requests of the kernel, by the FUSE device or io_uring |
 //! | [`session`] | mounts, commits, unmounts |
 //! | `ended` | the end of a mount, which threads wait for |
 //! | `idle` | unmounts what is not in use |
@@ -37,4 +37,4 @@ pub use idmap::{IdMap, IdMapError};
 pub use options::{Atime, Durable, OptionError, Options};
 pub use server::Server;
 pub use session::Session;
-pub use statistics::{Kind, Requests, Statistics};
+pub use statistics::{Carried, Carrier, Kind, Requests, Statistics};

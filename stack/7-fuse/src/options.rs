@@ -83,6 +83,8 @@ pub struct Options {
     pub noexec: bool,
     /// OPEN is refused, so that the kernel does not send it (`no_open`).
     pub no_open: bool,
+    /// Requests come by io_uring, where the kernel offers it (`io_uring`).
+    pub io_uring: bool,
     /// Source in the list of mounts (`fsname=`).
     pub fsname: Option<String>,
     /// Threads that serve requests (`threads=`).
@@ -178,6 +180,8 @@ impl Options {
             "suid" => self.suid = true,
             "noexec" => self.noexec = true,
             "no_open" => self.no_open = true,
+            "io_uring" => self.io_uring = true,
+            "no_io_uring" => self.io_uring = false,
             "quota" | "usrquota" | "uquota" | "grpquota" | "gquota" | "prjquota" | "pquota"
             | "uqnoenforce" | "gqnoenforce" | "pqnoenforce" => {
                 return Err(OptionError::Unsupported(option.into(), quota));
@@ -247,6 +251,8 @@ impl Options {
             "suid",
             "noexec",
             "no_open",
+            "io_uring",
+            "no_io_uring",
             "fsname=",
             "threads=",
             "busy_poll=",

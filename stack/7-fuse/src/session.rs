@@ -24,7 +24,7 @@ use crate::operations::Operations;
 use crate::options::{Atime, Durable, Options};
 use crate::server::Server;
 use crate::statistics::Statistics;
-use crate::transport::{Transport, Waiting};
+use crate::transport::{self, Post, Transport, Waiting};
 
 /// Time from a change to its commit, at most: what a crash costs. A plain FUSE mount is not told of
 /// sync(2).
@@ -60,7 +60,7 @@ struct Serving {
     /// Requests that wait for a thaw.
     waiting: Arc<dyn Waiting>,
     /// For messages to the kernel.
-    channel: Channel,
+    channel: Arc<Channel>,
 }
 
 impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Session<F> {
@@ -278,24 +278,31 @@ fn serve<O: Operations + std::fmt::Debug>(
     options: &Options,
     ended: &Arc<Ended>,
 ) -> io::Result<Serving> {
-    let threads = threads(options);
+    let queues = transport::queues(options);
     let statistics = Arc::clone(statistics);
-    let transport = Arc::new(Transport::new(operations, statistics, options, threads));
-    let channel = mount::mount(dir, &mount_options(options))?;
-    let start = |number| {
-        let (transport, ended) = (Arc::clone(&transport), Arc::clone(ended));
-        let channel = Arc::new(channel.try_clone()?);
-        std::thread::Builder::new().name(format!("fuse-{number}")).spawn(move || {
-            let served = transport.serve(&channel, number);
-            ended.set();
-            served
-        })
+    let channel = Arc::new(mount::mount(dir, &mount_options(options))?);
+    let start = || {
+        let threads = threads(options);
+        let transport =
+            Transport::new(operations, statistics, Arc::clone(&channel), options, threads)
+                .with_rings(!queues.is_empty());
+        let transport = Arc::new(transport);
+        transport.greet()?;
+        let start = |post: Post| {
+            let (transport, ended) = (Arc::clone(&transport), Arc::clone(ended));
+            std::thread::Builder::new().name(post.name()).spawn(move || {
+                let served = transport.serve(post);
+                ended.set();
+                served
+            })
+        };
+        let posts = transport.posts(queues, threads)?;
+        let threads = posts.into_iter().map(start).collect::<io::Result<_>>()?;
+        Ok(Serving { threads, waiting: transport, channel: Arc::clone(&channel) })
     };
-    let started: io::Result<Vec<_>> = (0..threads).map(start).collect();
-    let threads = started.inspect_err(|_| {
+    start().inspect_err(|_: &io::Error| {
         let _ = mount::unmount(dir, true);
-    })?;
-    Ok(Serving { threads, waiting: transport, channel })
+    })
 }
 
 /// Has the kernel read ahead as much as a request takes, rather than 128 KiB. Only root may say so.

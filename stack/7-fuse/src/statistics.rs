@@ -1,6 +1,6 @@
 //! Counters of requests: how many of each kind, and how long they took.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -29,6 +29,37 @@ kinds! {
     Statx,
 }
 
+/// What carries requests of the kernel to this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Carrier {
+    /// The device, `/dev/fuse`.
+    Device,
+    /// Rings of io_uring.
+    IoUring,
+}
+
+impl Carrier {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::IoUring => "io_uring",
+        }
+    }
+}
+
+/// Which requests came by what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// What carries requests of programs.
+    pub carrier: Carrier,
+    /// Requests by the device.
+    pub device: u64,
+    /// Requests by io_uring.
+    pub io_uring: u64,
+}
+
 /// Counts of one kind.
 #[derive(Debug, Default)]
 struct Counter {
@@ -44,6 +75,10 @@ struct Counter {
 #[derive(Debug)]
 pub struct Statistics {
     counters: Box<[Counter]>,
+    /// Requests by each [`Carrier`].
+    carried: [AtomicU64; 2],
+    /// Requests of programs come by rings.
+    by_ring: AtomicBool,
 }
 
 /// The requests of one kind so far.
@@ -62,7 +97,8 @@ pub struct Requests {
 
 impl Default for Statistics {
     fn default() -> Self {
-        Self { counters: KINDS.iter().map(|_| Counter::default()).collect() }
+        let counters = KINDS.iter().map(|_| Counter::default()).collect();
+        Self { counters, carried: Default::default(), by_ring: AtomicBool::new(false) }
     }
 }
 
@@ -97,6 +133,27 @@ impl Statistics {
         let counter = &self.counters[kind as usize];
         counter.requests.fetch_add(1, Ordering::Relaxed);
         Timer { counter, start: Instant::now() }
+    }
+
+    /// Counts a request that came by this.
+    pub(crate) fn came(&self, by: Carrier) {
+        self.carried[by as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Records whether requests of programs come by rings.
+    pub(crate) fn set_ring(&self, by_ring: bool) {
+        self.by_ring.store(by_ring, Ordering::Relaxed);
+    }
+
+    /// Returns what carries requests of programs.
+    pub(crate) fn carrier(&self) -> Carrier {
+        if self.by_ring.load(Ordering::Relaxed) { Carrier::IoUring } else { Carrier::Device }
+    }
+
+    /// Returns which requests came by what.
+    pub fn carried(&self) -> Carried {
+        let [device, io_uring] = self.carried.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Carried { carrier: self.carrier(), device, io_uring }
     }
 
     /// Returns how long requests of `kind` took lately.

@@ -177,7 +177,9 @@ pub use metadump::{
 };
 pub use mkfs::{Mkfs, MkfsPlan};
 #[cfg(feature = "mount")]
-pub use mount::{IdMap, IdMapError, Mount, Mounted, OptionError, RequestKind, Requests};
+pub use mount::{
+    Carried, Carrier, IdMap, IdMapError, Mount, Mounted, OptionError, RequestKind, Requests,
+};
 pub use node::NewFile;
 pub use notice::{Notice, Problem, ProblemKind};
 pub use open_options::OpenOptions;

@@ -12,7 +12,9 @@ use crate::cause::Cause;
 use crate::shared::Owner;
 use crate::{Error, ExtentMap, FileFork, Result, Snapshot, Volume, VolumeOptions};
 
-pub use xfskit_fuse::{IdMap, IdMapError, Kind as RequestKind, OptionError, Requests};
+pub use xfskit_fuse::{
+    Carried, Carrier, IdMap, IdMapError, Kind as RequestKind, OptionError, Requests,
+};
 
 /// How a volume is mounted: a builder.
 ///
@@ -157,6 +159,11 @@ impl Mounted {
     /// Returns the requests of the kernel so far, by kind.
     pub fn requests(&self) -> Vec<Requests> {
         self.session.statistics().requests()
+    }
+
+    /// Returns which requests came by what: the device, or io_uring.
+    pub fn carried(&self) -> Carried {
+        self.session.statistics().carried()
     }
 
     /// Returns what failed first: the device, or a structure of the volume.

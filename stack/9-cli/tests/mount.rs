@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use xfskit_test_support::image::Scratch;
 use xfskit_test_support::need::{Need, needs};
+use xfskit_test_support::transport::{Offered, Transport, Withheld};
 use xfskit_test_support::{skip, verify};
 
 use super::common::{Run, expect, json, shown, xfskit};
@@ -29,6 +30,8 @@ pub(crate) fn possible() -> bool {
 
 /// A directory with a volume and a mount point. A mount that is left at the end is taken down.
 pub(crate) struct Place {
+    transport: Transport,
+    _offered: Option<Offered>,
     pub(crate) scratch: Scratch,
     pub(crate) image: PathBuf,
     pub(crate) dir: PathBuf,
@@ -41,17 +44,26 @@ impl Place {
 
     /// Makes a volume with more options of `mkfs`.
     pub(crate) fn with(purpose: &str, options: &[&str]) -> Self {
+        Self::made(Transport::Device, purpose, options)
+    }
+
+    /// Makes a volume whose requests come by `transport` when it is mounted.
+    pub(crate) fn by(transport: Transport, purpose: &str) -> Self {
+        Self::made(transport, purpose, &[])
+    }
+
+    fn made(transport: Transport, purpose: &str, options: &[&str]) -> Self {
         let scratch = Scratch::new(purpose);
         let (image, dir) = (scratch.path().join("a.img"), scratch.path().join("mnt"));
         fs::create_dir(&dir).unwrap();
         let made = xfskit(&[&["mkfs", "--size", "512M", &shown(&image)], options].concat());
         assert_eq!(made.code, 0, "{}", made.stderr);
-        Self { scratch, image, dir }
+        Self { transport, _offered: transport.offer(), scratch, image, dir }
     }
 
     pub(crate) fn mount(&self, options: &[&str]) {
         let (image, dir) = (shown(&self.image), shown(&self.dir));
-        let args = [&["mount", &image, &dir], options].concat();
+        let args = [&["mount", "-o", self.transport.option(), &image, &dir], options].concat();
         let mounted = xfskit(&args);
         assert_eq!(mounted.code, 0, "{}", mounted.stderr);
     }
@@ -229,10 +241,14 @@ fn a_signal_unmounts_cleanly() {
     if !possible() {
         return;
     }
-    let place = Place::new("cli-mount-term");
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+    for (signal, transport) in [Signal::TERM, Signal::INT, Signal::HUP]
+        .into_iter()
+        .zip(Transport::all().into_iter().cycle())
+    {
+        let place = Place::by(transport, "cli-mount-term");
         let mut child = Command::new(env!("CARGO_BIN_EXE_xfskit"))
-            .args(["mount", "--foreground", &shown(&place.image), &shown(&place.dir)])
+            .args(["mount", "--foreground", "-o", transport.option()])
+            .args([&place.image, &place.dir])
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -245,7 +261,6 @@ fn a_signal_unmounts_cleanly() {
         place.verify();
         let cat = xfskit(&["cat", &shown(&place.image), "/file"]);
         assert_eq!(cat.bytes.len(), 1 << 20);
-        expect(0, &["rm", &shown(&place.image), "/file"]);
     }
 }
 
@@ -358,12 +373,53 @@ fn an_immutable_file_stays_as_it_is_with_and_without_open_requests() {
 }
 
 #[test]
+fn requests_come_by_what_the_options_ask_for_and_the_machine_has() {
+    if !possible() {
+        return;
+    }
+    let used = |place: &Place| {
+        fs::write(place.dir.join("file"), "text").unwrap();
+        let stats = expect(0, &["stats", &shown(&place.dir)]).stdout;
+        let of = json(&["stats", "--json", &shown(&place.dir)])[0]["transport"].clone();
+        let name = of["name"].as_str().unwrap().to_owned();
+        assert!(stats.starts_with(&format!("transport {name}: ")), "{stats}");
+        (name, of["device"].as_u64().unwrap(), of["io_uring"].as_u64().unwrap())
+    };
+    for transport in Transport::all() {
+        let place = Place::by(transport, "cli-mount-transport");
+        place.mount(&[]);
+        let (name, device, io_uring) = used(&place);
+        assert_eq!(name, transport.name());
+        // INIT comes by the device in any case.
+        assert!(device > 0 && (io_uring > 0) == (transport == Transport::IoUring), "{io_uring}");
+        place.umount();
+        place.verify();
+    }
+    let Some(_withheld) = Withheld::new() else { return };
+    let place = Place::new("cli-mount-withheld");
+    let log = place.scratch.path().join("mount.log");
+    place.mount(&["-o", "io_uring", "--log", &shown(&log)]);
+    let (name, _, io_uring) = used(&place);
+    assert_eq!((&*name, io_uring), ("device", 0));
+    let warned = logged(&log).iter().filter(|line| line.contains("io_uring")).count();
+    assert_eq!(warned, 1, "{:?}", logged(&log));
+    place.umount();
+    place.verify();
+}
+
+#[test]
 fn what_was_synced_survives_a_killed_server() {
     if !possible() {
         return;
     }
-    let rounds = if skip::long() { 100 } else { 5 };
-    let place = Place::new("cli-mount-kill");
+    for transport in Transport::all() {
+        let rounds = if skip::long() { 100 } else { 4 };
+        killed(&Place::by(transport, "cli-mount-kill"), rounds);
+    }
+}
+
+/// Kills the server of a mount in each round, and looks for what was synced.
+fn killed(place: &Place, rounds: u64) {
     for round in 0..rounds {
         place.mount(&[]);
         let synced = place.dir.join(format!("synced-{round}"));

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use xfskit_test_support::fsxattr::xfs_geometries;
 use xfskit_test_support::image::Scratch;
+use xfskit_test_support::transport::Transport;
 use xfskit_test_support::verify;
 
 use super::common::{begin, expect, json, shown, xfskit};
@@ -526,7 +527,12 @@ fn a_frozen_mount_is_read_while_64_writers_wait() {
     if !possible() {
         return;
     }
-    let place = Place::new("cli-freeze");
+    for transport in Transport::all() {
+        read_while_writers_wait(&Place::by(transport, "cli-freeze"));
+    }
+}
+
+fn read_while_writers_wait(place: &Place) {
     place.mount(&[]);
     let dir = shown(&place.dir);
     let content = vec![3; 2_000_000];
@@ -581,7 +587,7 @@ fn a_frozen_mount_is_read_while_64_writers_wait() {
     expect(0, &["check", &dir]);
     expect(0, &["extents", &shown(&place.dir.join("read"))]);
     assert!(fs::read(&place.image).unwrap() == still, "not a byte was written");
-    verify_copy(&place, &[("read", &content), ("open", &vec![b'0'; 700_001])]);
+    verify_copy(place, &[("read", &content), ("open", &vec![b'0'; 700_001])]);
     expect(0, &["thaw", &dir]);
     until("the writers go on", || writers.iter_mut().all(|writer| !writer.is_running()));
     let again = expect(2, &["thaw", &dir]);
@@ -594,12 +600,52 @@ fn a_frozen_mount_is_read_while_64_writers_wait() {
     place.verify();
 }
 
+/// All on one processor, whose queue has fewer entries than there are programs that wait.
+#[test]
+fn programs_that_are_killed_while_they_wait_hinder_no_others() {
+    if !possible() {
+        return;
+    }
+    for transport in Transport::all() {
+        let place = Place::by(transport, "cli-freeze-kill");
+        place.mount(&[]);
+        let dir = shown(&place.dir);
+        for n in 0..80 {
+            fs::create_dir_all(place.dir.join(n.to_string())).unwrap();
+        }
+        expect(0, &["freeze", &dir]);
+        let make = |n| Process::shell(&place.dir, &format!("exec taskset -c 0 mkdir {n}/new"));
+        let mut writers: Vec<Process> = (0..80).map(make).collect();
+        std::thread::sleep(Duration::from_millis(500));
+        // They end when they have their reply.
+        for writer in &writers {
+            kill_process(Pid::from_child(&writer.0), Signal::KILL).unwrap();
+        }
+        let stat = "exec taskset -c 0 stat -c %n missing-$0";
+        let mut reader = Process::shell(&place.dir, &format!("{stat}; true"));
+        until("a read goes on", || !reader.is_running());
+        assert!(writers.iter_mut().all(Process::is_running));
+        expect(0, &["thaw", &dir]);
+        until("the writers end", || writers.iter_mut().all(|writer| !writer.is_running()));
+        for n in 0..80 {
+            assert!(place.dir.join(format!("{n}/new")).is_dir(), "{n}");
+        }
+        place.umount();
+        place.verify();
+    }
+}
+
 #[test]
 fn freezes_under_load_leave_whole_copies() {
     if !possible() {
         return;
     }
-    let place = Place::new("cli-freeze-load");
+    for transport in Transport::all() {
+        freeze_under_load(&Place::by(transport, "cli-freeze-load"));
+    }
+}
+
+fn freeze_under_load(place: &Place) {
     place.mount(&[]);
     let dir = shown(&place.dir);
     let churn =
@@ -608,12 +654,12 @@ fn freezes_under_load_leave_whole_copies() {
         rmdir d$(((n + 7) % 20)); rm -f m$((n * 3 % 70)); done 2> /dev/null";
     let mut load: Vec<Process> =
         (0..4).map(|n| Process::shell(&place.dir, &churn.replace("$0", &n.to_string()))).collect();
-    for round in 0..6 {
+    for round in 0..4 {
         std::thread::sleep(Duration::from_millis(200));
         let synced = vec![round; 300_000];
         fs::write(place.dir.join("before"), &synced).unwrap();
         expect(0, &["freeze", &dir]);
-        verify_recovered_copy(&place, &[("before", &synced)]);
+        verify_recovered_copy(place, &[("before", &synced)]);
         expect(0, &["thaw", &dir]);
     }
     load.iter_mut().for_each(Process::end);
@@ -659,8 +705,10 @@ fn the_end_of_a_frozen_mount_thaws_it() {
     if !possible() {
         return;
     }
-    for end in ["xfskit umount", "umount", "SIGTERM", "lazy"] {
-        let place = Place::new("cli-freeze-end");
+    let ends = ["xfskit umount", "umount", "SIGTERM", "lazy"];
+    let all = Transport::all();
+    for (end, transport) in ends.iter().flat_map(|end| all.iter().map(move |by| (*end, *by))) {
+        let place = Place::by(transport, "cli-freeze-end");
         place.mount(&[]);
         let dir = shown(&place.dir);
         fs::write(place.dir.join("file"), "").unwrap();

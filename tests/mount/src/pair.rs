@@ -6,6 +6,7 @@ use std::time::Duration;
 use xfskit_test_support::image::{Image, Mount, Scratch};
 use xfskit_test_support::need::{Need, needs};
 use xfskit_test_support::tools::Xfsprogs;
+use xfskit_test_support::transport::{Offered, Transport};
 use xfskit_test_support::{skip, verify};
 
 use crate::run::Run;
@@ -19,10 +20,13 @@ const SOON: Duration = Duration::from_mins(1);
 
 /// A volume that xfskit has mounted. It is unmounted and verified by [`Served::end`].
 pub struct Served<'scratch> {
+    transport: Transport,
     image: Image<'scratch>,
     scratch: &'scratch Scratch,
     dir: PathBuf,
     mounted: Option<xfskit::Mounted>,
+    /// Held as long as the mount: another test may need it for the next one.
+    _offered: Option<Offered>,
 }
 
 /// Returns whether volumes can be mounted by Linux and by xfskit. If not, the test counts as
@@ -58,15 +62,30 @@ impl<'scratch> Served<'scratch> {
     /// # Panics
     /// It cannot be mounted.
     pub fn new(image: Image<'scratch>, scratch: &'scratch Scratch, options: &str) -> Self {
+        Self::by(Transport::Device, image, scratch, options)
+    }
+
+    /// Mounts the volume as [`new`](Self::new). Its requests come by `transport`.
+    ///
+    /// # Panics
+    /// It cannot be mounted.
+    pub fn by(
+        transport: Transport,
+        image: Image<'scratch>,
+        scratch: &'scratch Scratch,
+        options: &str,
+    ) -> Self {
+        let offered = transport.offer();
         let name = image.path().file_name().expect("a name").to_string_lossy().into_owned();
         let dir = scratch.path().join(format!("{name}.fuse"));
         std::fs::create_dir_all(&dir).expect("a mount point");
         let mount = xfskit::Mount::new().options(options).expect("options");
+        let mount = mount.options(transport.option()).expect("an option");
         let write = !mount.is_read_only();
         let volume = xfskit::VolumeOptions::new().write(write).cache_bytes(64 << 20);
         let volume = volume.open(image.path()).expect("a volume");
         let mounted = Some(mount.start(volume, &dir).expect("a mount"));
-        Self { image, scratch, dir, mounted }
+        Self { transport, image, scratch, dir, mounted, _offered: offered }
     }
 
     /// Returns the mount point.
@@ -86,6 +105,9 @@ impl<'scratch> Served<'scratch> {
     /// Something else than the requests of programs failed.
     pub fn unmount(mut self) -> Image<'scratch> {
         let mounted = self.mounted.take().expect("mounted once");
+        let by = mounted.carried();
+        assert_eq!(by.carrier.name(), self.transport.name());
+        assert_eq!(by.io_uring > 0, self.transport == Transport::IoUring, "{by:?}");
         mounted.unmount().expect("an unmount");
         assert!(mounted.wait(SOON), "the mount is gone");
         assert_eq!(mounted.first_failure(), None);
@@ -107,7 +129,7 @@ impl<'scratch> Served<'scratch> {
 
 /// Runs `program` in Linux' mount of an empty volume and in ours, and compares what it says and
 /// what it leaves behind: the trees where they were made, the trees on the volumes, and how full
-/// these are.
+/// these are. Ours is mounted by each transport.
 ///
 /// # Panics
 /// The two differ.
@@ -126,17 +148,20 @@ pub fn same_with<R: Into<Run>>(options: &[&str], mount: &str, program: impl Fn(&
     let expected: Run = program(by_linux.path()).into();
     let expected_live = tree::live(by_linux.path(), &expected.exempt);
     by_linux.unmount().expect("an unmount");
-    let served = Served::new(empty(&scratch, "ours.img", options), &scratch, mount);
-    let found: Run = program(served.path()).into();
-    expected.assert_same(&found);
-    let found_live = tree::live(served.path(), &found.exempt);
-    expected_live.assert_same(&found_live, &expected, "the mounted trees");
-    let ours = served.end();
     let mut linux = tree::on_disk(&linux, &scratch, &expected.exempt);
-    let mut ours = tree::on_disk(&ours, &scratch, &found.exempt);
-    if mount.contains("idmap=") {
-        linux.tree = tree::without_owners(linux.tree);
-        ours.tree = tree::without_owners(ours.tree);
+    for transport in Transport::all() {
+        let name = format!("{}.img", transport.name());
+        let served = Served::by(transport, empty(&scratch, &name, options), &scratch, mount);
+        let found: Run = program(served.path()).into();
+        expected.assert_same(&found);
+        let found_live = tree::live(served.path(), &found.exempt);
+        expected_live.assert_same(&found_live, &expected, "the mounted trees");
+        let ours = served.end();
+        let mut ours = tree::on_disk(&ours, &scratch, &found.exempt);
+        if mount.contains("idmap=") {
+            linux.tree = tree::without_owners(linux.tree);
+            ours.tree = tree::without_owners(ours.tree);
+        }
+        linux.assert_same(&ours, &expected, "the trees on the volumes");
     }
-    linux.assert_same(&ours, &expected, "the trees on the volumes");
 }

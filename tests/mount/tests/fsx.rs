@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use xfskit_test_mount::pair::{Served, empty, possible};
 use xfskit_test_support::image::Scratch;
+use xfskit_test_support::transport::Transport;
 use xfskit_test_support::{repository, seed, skip};
 
 /// Time in which runs are begun.
@@ -44,11 +45,16 @@ fn fsx_reads_what_it_wrote() {
         return;
     }
     let scratch = Scratch::new("mount-fsx");
-    let served = Served::new(empty(&scratch, "ours.img", &[]), &scratch, "");
+    let served: Vec<Served<'_>> = Transport::all()
+        .into_iter()
+        .map(|transport| {
+            Served::by(transport, empty(&scratch, transport.name(), &[]), &scratch, "")
+        })
+        .collect();
     let settings = scratch.path().join("fsx.toml");
     std::fs::write(&settings, SETTINGS).expect("settings");
     let begun = Instant::now();
-    for seed in seed(1).. {
+    for (seed, served) in (seed(1)..).zip(served.iter().cycle()) {
         let mut run = Command::new(&fsx);
         run.args(["-q", "-N", OPERATIONS, "-S", &seed.to_string(), "-f"]).arg(&settings);
         run.arg("-P").arg(scratch.path()).arg(served.path().join("file"));
@@ -61,7 +67,9 @@ fn fsx_reads_what_it_wrote() {
             break;
         }
     }
-    served.end();
+    for served in served {
+        served.end();
+    }
 }
 
 /// Returns true if fsx ended because it had called posix_fallocate(3) for no bytes, as some seeds

@@ -21,6 +21,7 @@
 //! | | [`proto`] | volumes filled without a mount |
 //! | | [`dirty`] | volumes with a dirty log of the kernel |
 //! | | [`bytes`] | byte-by-byte comparison of two sparse images |
+//! | | [`transport`] | what carries the requests of a mount by xfskit |
 //! | | [`fsxattr`] | inode flags and hints of a mounted file |
 //!
 //! Environment: `XFSKIT_SEED=N` replays a failure. `XFSKIT_REQUIRE_ORACLE=1` turns a skip into a
@@ -57,6 +58,8 @@ pub mod random;
 pub mod skip;
 #[cfg(feature = "linux")]
 pub mod tools;
+#[cfg(feature = "linux")]
+pub mod transport;
 #[cfg(feature = "linux")]
 pub mod trees;
 #[cfg(feature = "linux")]

@@ -2,11 +2,11 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::sync::Arc;
 
-use xfskit_devfuse::{Channel, Operation, Request};
+use xfskit_devfuse::{Operation, Request};
 
 use super::Transport;
+use super::carried::Carried;
 use super::serve::O_TRUNC;
 use crate::ioctl::Ioctl;
 use crate::operations::Operations;
@@ -31,15 +31,15 @@ impl<O: Operations + Debug> Waiting for Transport<O> {
 
 impl<O: Operations> Transport<O> {
     /// Serves a request, or keeps it if it changes something and the mount is frozen.
-    pub(super) fn pass(&self, channel: &Arc<Channel>, request: Request<'_>) -> io::Result<()> {
+    pub(super) fn pass<C: Carried>(&self, mut carried: C) -> io::Result<()> {
         let passage = self.operations.gate().enter();
-        if !passage.is_frozen() || !changes(&request.operation) {
-            return self.answer_safely(channel, request);
+        let waits = |request: Request<'_>| changes(&request.operation);
+        if !passage.is_frozen() || !carried.open().0.is_some_and(waits) {
+            return self.answer_safely(carried);
         }
-        let (channel, message) = (Arc::clone(channel), request.message.to_vec());
+        let kept = carried.keep();
         self.kept.keep(passage, move |transport: &Self| {
-            let Some(request) = Request::parse(&message) else { return };
-            if let Err(error) = transport.answer_safely(&channel, request) {
+            if let Err(error) = transport.answer_safely(kept) {
                 tracing::warn!(%error, "a request that waited has no reply");
             }
         });

@@ -1,4 +1,4 @@
-//! Carries requests of the kernel to [`Operations`], by the FUSE device.
+//! Carries requests of the kernel to [`Operations`], by the FUSE device or by io_uring.
 //!
 //! Everything particular to the protocol is here: node ids, how long the kernel may cache, and the
 //! features of the protocol that are asked for. Requests that change something wait here while the
@@ -6,21 +6,30 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | `serve` | a thread's loop, and the operation of each request |
+//! | `carried` | a request with the way of its reply |
+//! | `device` | requests by the device: a thread's loop |
+//! | `watch` | … and which thread waits for the next request |
+//! | `rings` | requests by io_uring: a thread for each processor, and workers |
+//! | `post` | what each thread serves |
 //! | `gate` | requests that wait while the mount is frozen |
+//! | `serve` | the operation of each request |
 //! | `replier` | the reply to a request |
-//! | `watch` | which thread waits for the next request |
 //! | `encode` | attributes, times, modes and device numbers |
 
+mod carried;
+mod device;
 mod encode;
 mod gate;
+mod post;
 mod replier;
+mod rings;
 mod serve;
 mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use xfskit_devfuse::Channel;
 use xfskit_devfuse::init::{Features, Wishes};
 use xfskit_devfuse::message::ROOT;
 use xfskit_units::Ino;
@@ -28,10 +37,12 @@ use xfskit_units::Ino;
 use crate::freeze::Kept;
 use crate::operations::Operations;
 use crate::options::Options;
-use crate::statistics::Statistics;
+use crate::statistics::{Carrier, Statistics};
+use rings::Work;
 use watch::Watch;
 
 pub(crate) use gate::Waiting;
+pub(crate) use post::{Post, queues};
 
 /// Time for which a thread looks for the next request, unless the options say otherwise.
 const BUSY_POLL: Duration = Duration::from_micros(50);
@@ -64,39 +75,65 @@ const WISHES: Wishes = Wishes {
     max_background: 64,
 };
 
-/// Returns what the kernel is asked for. With ATOMIC_O_TRUNC it leaves the truncation of O_TRUNC to
-/// OPEN: where that is refused, nothing would truncate the file.
-fn wishes(no_open: bool) -> Wishes {
-    let without = if no_open { Features::ATOMIC_O_TRUNC } else { Features::empty() };
-    Wishes { features: WISHES.features.difference(without), ..WISHES }
-}
-
 /// Passes requests on to operations, and replies.
 #[derive(Debug)]
 pub(crate) struct Transport<O> {
     operations: Arc<O>,
     statistics: Arc<Statistics>,
+    /// The mount, for INIT and for messages to the kernel.
+    channel: Arc<Channel>,
     no_open: bool,
+    /// The kernel is asked for rings.
+    wants_rings: bool,
     /// Time for which a thread looks for the next request before it sleeps.
     busy_poll: Duration,
     watch: Watch,
+    /// Requests of rings that wait for a worker.
+    work: Work,
     /// Requests that wait for the thaw.
     kept: Kept<Self>,
 }
 
 impl<O: Operations> Transport<O> {
-    /// Returns the transport of a mount that so many `threads` serve.
+    /// Returns the transport of the mount of `channel`, that so many `threads` serve.
     pub(crate) fn new(
         operations: Arc<O>,
         statistics: Arc<Statistics>,
+        channel: Arc<Channel>,
         options: &Options,
         threads: usize,
     ) -> Self {
-        let busy_poll = options.busy_poll.unwrap_or(BUSY_POLL);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let (no_open, watch) = (options.no_open, Watch::new(threads, processors.div_ceil(2)));
-        let kept = Kept::default();
-        Self { operations, statistics, no_open, busy_poll, watch, kept }
+        Self {
+            operations,
+            statistics,
+            channel,
+            no_open: options.no_open,
+            wants_rings: false,
+            busy_poll: options.busy_poll.unwrap_or(BUSY_POLL),
+            watch: Watch::new(threads, processors.div_ceil(2)),
+            work: Work::default(),
+            kept: Kept::default(),
+        }
+    }
+
+    /// Has the kernel asked for rings.
+    pub(crate) fn with_rings(self, wants_rings: bool) -> Self {
+        Self { wants_rings, ..self }
+    }
+
+    /// Returns true if requests come by rings: INIT has settled it.
+    fn has_rings(&self) -> bool {
+        self.statistics.carrier() == Carrier::IoUring
+    }
+
+    /// Returns what the kernel is asked for. With ATOMIC_O_TRUNC it leaves the truncation of
+    /// O_TRUNC to OPEN: where that is refused, nothing would truncate the file.
+    fn wishes(&self) -> Wishes {
+        let mut features = WISHES.features;
+        features.set(Features::ATOMIC_O_TRUNC, !self.no_open);
+        features.set(Features::OVER_IO_URING, self.wants_rings);
+        Wishes { features, ..WISHES }
     }
 
     /// Returns the inode with the kernel's `node` id: only the root differs.

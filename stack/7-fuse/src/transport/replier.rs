@@ -3,10 +3,8 @@
 use std::io;
 
 use rustix::io::Errno;
-use xfskit_devfuse::init::Wishes;
-use xfskit_devfuse::message::{CreateOut, GetxattrOut, InitIn, IoctlIn, IoctlOut, StatfsOut};
-use xfskit_devfuse::reply::Listing;
-use xfskit_devfuse::{Channel, init};
+use xfskit_devfuse::message::{CreateOut, GetxattrOut, IoctlIn, IoctlOut, StatfsOut};
+use xfskit_devfuse::reply::{Listing, Sink};
 use xfskit_vfs::Stat;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -14,34 +12,32 @@ use super::encode;
 use crate::operations::{Node, Reply, Statfs};
 
 /// Replies to one request.
-#[derive(Clone, Copy)]
-pub(super) struct Replier<'c> {
-    pub channel: &'c Channel,
-    pub unique: u64,
+pub(super) struct Replier<'s> {
+    pub sink: &'s mut dyn Sink,
 }
 
 impl Replier<'_> {
     pub(super) fn fail(self, error: Errno) -> io::Result<()> {
-        self.channel.fail(self.unique, error)
+        self.sink.reply(Err(error))
     }
 
     pub(super) fn with<T: IntoBytes + Immutable>(self, value: Reply<T>) -> io::Result<()> {
         match value {
-            Ok(value) => self.channel.reply_with(self.unique, &value),
+            Ok(value) => self.sink.reply(Ok(&[value.as_bytes()])),
             Err(error) => self.fail(error),
         }
     }
 
     pub(super) fn empty(self, result: Reply<()>) -> io::Result<()> {
         match result {
-            Ok(()) => self.channel.reply(self.unique, &[]),
+            Ok(()) => self.sink.reply(Ok(&[])),
             Err(error) => self.fail(error),
         }
     }
 
     pub(super) fn bytes(self, bytes: Reply<Vec<u8>>) -> io::Result<()> {
         match bytes {
-            Ok(bytes) => self.channel.reply(self.unique, &[&bytes]),
+            Ok(bytes) => self.sink.reply(Ok(&[&bytes])),
             Err(error) => self.fail(error),
         }
     }
@@ -65,7 +61,7 @@ impl Replier<'_> {
 
     pub(super) fn listing(self, listed: Reply<()>, listing: &Listing) -> io::Result<()> {
         match listed {
-            Ok(()) => self.channel.reply(self.unique, &[listing.bytes()]),
+            Ok(()) => self.sink.reply(Ok(&[listing.bytes()])),
             Err(error) => self.fail(error),
         }
     }
@@ -82,7 +78,7 @@ impl Replier<'_> {
             namelen: of.name_max,
             ..StatfsOut::default()
         };
-        self.channel.reply_with(self.unique, &out)
+        self.with(Ok(out))
     }
 
     /// Replies with a value, or its size if `size` is 0.
@@ -90,7 +86,7 @@ impl Replier<'_> {
         match value {
             Ok(value) if size == 0 => {
                 let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
-                self.channel.reply_with(self.unique, &GetxattrOut { size, padding: 0 })
+                self.with(Ok(GetxattrOut { size, padding: 0 }))
             }
             Ok(value) if value.len() as u64 > u64::from(size) => self.fail(Errno::RANGE),
             value => self.bytes(value),
@@ -102,18 +98,9 @@ impl Replier<'_> {
             Ok(bytes) if bytes.len() as u64 > u64::from(arg.out_size) => self.fail(Errno::INVAL),
             Ok(bytes) => {
                 let out = IoctlOut::default();
-                self.channel.reply(self.unique, &[out.as_bytes(), &bytes])
+                self.sink.reply(Ok(&[out.as_bytes(), &bytes]))
             }
             Err(error) => self.fail(error),
-        }
-    }
-
-    pub(super) fn init(self, init: &InitIn, wishes: &Wishes) -> io::Result<()> {
-        let offered = init::offered(init);
-        tracing::debug!(missing = ?wishes.features.difference(offered), "features of the kernel");
-        match init::reply(init, wishes) {
-            Some(reply) => self.channel.reply_with(self.unique, &reply),
-            None => self.fail(Errno::PROTO),
         }
     }
 }

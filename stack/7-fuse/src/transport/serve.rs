@@ -1,26 +1,26 @@
-//! A thread's loop, and the operation of each request.
+//! The operation of each request.
 
 use std::io;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use xfskit_devfuse::device::Buffer;
+use xfskit_devfuse::init::{self, Features};
 use xfskit_devfuse::message::{
-    CopyFileRangeIn, CreateIn, EntryOut, FallocateIn, InHeader, LseekIn, LseekOut,
+    CopyFileRangeIn, CreateIn, EntryOut, FallocateIn, InHeader, InitIn, LseekIn, LseekOut,
     OPEN_KILL_SUIDGID, OpenIn, ReadIn, Rename2In, SetxattrIn, WRITE_KILL_SUIDGID, WriteOut,
 };
-use xfskit_devfuse::reply::Listing;
-use xfskit_devfuse::{Channel, Operation, Received, Request};
+use xfskit_devfuse::reply::{Listing, Sink};
+use xfskit_devfuse::{Operation, Request};
 use xfskit_format::inode::FileType;
 use xfskit_units::{Ino, index};
 use xfskit_vfs::{NewNode, RenameMode, Seek, SetMode};
 
+use super::Transport;
+use super::carried::Carried;
 use super::encode::{self, mode_bits, permissions};
 use super::replier::Replier;
-use super::watch::{Expected, Thread};
-use super::{REQUEST, Transport, wishes};
+use super::watch::Expected;
 use crate::ioctl::Ioctl;
 use crate::operations::{Caller, Fallocate, Open, Operations, Reply, Room};
 use crate::server::is_stored_acl;
@@ -34,6 +34,9 @@ const LARGE: u32 = 128 << 10;
 /// Time that a request takes which waits for a disk, at least: more than it costs to wake another
 /// thread.
 const DISK: Duration = Duration::from_micros(60);
+
+/// Time of one that waits for a slow disk, or for many others.
+const SLOW: Duration = Duration::from_millis(1);
 
 /// Flags of open(2).
 const ACCESS: u32 = 3;
@@ -55,73 +58,50 @@ const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
 impl<O: Operations> Transport<O> {
-    /// Serves requests of `channel` until the mount is gone, as the thread of this number.
-    ///
-    /// # Errors
-    /// The device fails.
-    pub(crate) fn serve(&self, channel: &Arc<Channel>, thread: Thread) -> io::Result<()> {
-        let mut buffer = Buffer::new(REQUEST);
-        let served = self.serve_until_end(channel, thread, &mut buffer);
-        self.watch.end();
-        served
-    }
-
-    fn serve_until_end(
-        &self,
-        channel: &Arc<Channel>,
-        thread: Thread,
-        buffer: &mut Buffer,
-    ) -> io::Result<()> {
-        while self.watch.take(thread) {
-            let queued = channel.look(self.busy_poll);
-            let request = match channel.receive(buffer)? {
-                Received::Request(request) => request,
-                Received::Malformed(unique) => {
-                    channel.fail(unique, Errno::IO)?;
-                    continue;
-                }
-                Received::End => return Ok(()),
-            };
-            let more = self.watch.counts_backlog() && channel.is_ready();
-            self.watch.received(self.expected(&request.operation), queued, more);
-            let answered = self.pass(channel, request);
-            self.watch.served();
-            answered?;
-        }
-        Ok(())
-    }
-
-    /// Returns how long the operation should take: by its size, and by others of its kind lately.
-    fn expected(&self, operation: &Operation<'_>) -> Expected {
-        match operation {
+    /// Returns how long a request should take: by its size, and by others of its kind lately.
+    pub(super) fn expected<C: Carried>(&self, carried: &mut C) -> Expected {
+        let (Some(request), _) = carried.open() else { return Expected::Quick };
+        match &request.operation {
             Operation::Fsync | Operation::Fsyncdir | Operation::Syncfs => Expected::Long,
             Operation::Read(arg) if arg.size >= LARGE => Expected::Long,
             Operation::Write { arg, .. } if arg.size >= LARGE => Expected::Long,
-            _ if kind(operation).is_some_and(|kind| self.statistics.recent(kind) >= DISK) => {
-                Expected::Disk
-            }
-            _ => Expected::Quick,
+            operation => match kind(operation).map(|kind| self.statistics.recent(kind)) {
+                Some(time) if time >= SLOW => Expected::Long,
+                Some(time) if time >= DISK => Expected::Disk,
+                _ => Expected::Quick,
+            },
         }
     }
 
     /// Serves one request. A panic is this program's fault, and an error of that request only.
-    pub(super) fn answer_safely(&self, channel: &Channel, request: Request<'_>) -> io::Result<()> {
-        let header = request.header;
-        let answer = AssertUnwindSafe(|| self.answer(channel, request));
-        std::panic::catch_unwind(answer).unwrap_or_else(|_| {
-            tracing::error!(?header, "a request failed");
-            channel.fail(header.unique, Errno::IO)
-        })
+    pub(super) fn answer_safely<C: Carried>(&self, mut carried: C) -> io::Result<()> {
+        let (request, mut sink) = carried.open();
+        let answered = match request {
+            Some(request) => {
+                self.statistics.came(C::BY);
+                let header = request.header;
+                let answer = AssertUnwindSafe(|| self.answer(request, &mut sink));
+                std::panic::catch_unwind(answer).unwrap_or_else(|_| {
+                    tracing::error!(?header, "a request failed");
+                    sink.reply(Err(Errno::IO))
+                })
+            }
+            // A kernel never sends such.
+            None => sink.reply(Err(Errno::IO)),
+        };
+        drop(sink);
+        carried.finish();
+        answered
     }
 
     /// Serves one request.
-    fn answer(&self, channel: &Channel, request: Request<'_>) -> io::Result<()> {
+    fn answer(&self, request: Request<'_>, sink: &mut dyn Sink) -> io::Result<()> {
         let _timer = kind(&request.operation).map(|kind| self.statistics.time(kind));
-        let to = Replier { channel, unique: request.header.unique };
+        let to = Replier { sink };
         let (ino, caller) = (self.ino(request.header.nodeid), caller(&request.header));
         let of = &self.operations;
         match request.operation {
-            Operation::Init(init) => to.init(&init, &wishes(self.no_open)),
+            Operation::Init(init) => self.agree(to, &init),
             Operation::Destroy => to.empty(Ok(())),
             Operation::Lookup { name } => self.look_up(to, ino, name),
             Operation::Forget(arg) => {
@@ -188,21 +168,23 @@ impl<O: Operations> Transport<O> {
             Operation::Readdirplus(arg) => self.list_nodes(to, ino, &arg),
             Operation::Statfs => to.statfs(&of.statfs()),
             Operation::Setxattr { arg, name, value } => {
-                to.empty(self.set_xattr(ino, arg, name, value))?;
-                forget_acl(channel, &request.header, name)
+                let set = self.set_xattr(ino, arg, name, value);
+                self.forget_acl(&request.header, name)?;
+                to.empty(set)
             }
             Operation::Getxattr { arg, name } => to.sized(of.xattr(ino, name), arg.size),
             Operation::Listxattr(arg) => to.sized(of.xattr_names(caller, ino), arg.size),
             Operation::Removexattr { name } => {
-                to.empty(of.remove_xattr(ino, name))?;
-                forget_acl(channel, &request.header, name)
+                let removed = of.remove_xattr(ino, name);
+                self.forget_acl(&request.header, name)?;
+                to.empty(removed)
             }
             Operation::Ioctl { arg, argument } => {
                 let done = of.ioctl(caller, ino, arg.cmd, argument);
                 // It has changed the ctime. The kernel keeps that of a directory until it is told;
                 // that of a file, whose writes it caches, is its own.
                 if done.is_ok() && Ioctl::from_command(arg.cmd).is_some_and(Ioctl::changes_inode) {
-                    channel.invalidate_attributes(request.header.nodeid)?;
+                    self.channel.invalidate_attributes(request.header.nodeid)?;
                 }
                 to.ioctl(&arg, done)
             }
@@ -265,7 +247,7 @@ impl<O: Operations> Transport<O> {
         let size = index(u64::from(arg.size));
         let mut sent = None;
         let read = self.operations.read(ino, arg.offset, size, &mut |bytes| {
-            sent = Some(to.channel.reply(to.unique, &[bytes]));
+            sent = Some(to.sink.reply(Ok(&[bytes])));
         });
         match (read, sent) {
             (_, Some(sent)) => sent,
@@ -289,7 +271,7 @@ impl<O: Operations> Transport<O> {
         let allocated = allocate();
         if allocated == Ok(true) {
             // Before the reply: the program may look at the mode next.
-            to.channel.invalidate_attributes(header.nodeid)?;
+            self.channel.invalidate_attributes(header.nodeid)?;
         }
         to.empty(allocated.map(|_| ()))
     }
@@ -339,11 +321,22 @@ impl<O: Operations> Transport<O> {
         };
         self.operations.set_xattr(ino, name, value, mode)
     }
-}
 
-/// Has the kernel forget the ACL that it keeps, if `name` is how it is stored.
-fn forget_acl(channel: &Channel, header: &InHeader, name: &[u8]) -> io::Result<()> {
-    if is_stored_acl(name) { channel.invalidate_attributes(header.nodeid) } else { Ok(()) }
+    /// Has the kernel forget the ACL that it keeps, if `name` is how it is stored.
+    fn forget_acl(&self, header: &InHeader, name: &[u8]) -> io::Result<()> {
+        if is_stored_acl(name) { self.channel.invalidate_attributes(header.nodeid) } else { Ok(()) }
+    }
+
+    /// Replies to INIT: with the features that both sides have.
+    fn agree(&self, to: Replier<'_>, init: &InitIn) -> io::Result<()> {
+        let (offered, wishes) = (init::offered(init), self.wishes());
+        tracing::debug!(missing = ?wishes.features.difference(offered), "features of the kernel");
+        let reply = init::reply(init, &wishes);
+        let by_ring =
+            reply.is_some_and(|reply| init::settled(&reply).contains(Features::OVER_IO_URING));
+        self.statistics.set_ring(by_ring);
+        to.with(reply.ok_or(Errno::PROTO))
+    }
 }
 
 /// Returns the kind that a request is counted as.

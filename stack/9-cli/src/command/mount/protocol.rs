@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use xfskit::{FileFork, Mounted, Volume};
+use xfskit::{Carried, FileFork, Mounted, Volume};
 
 use super::mounts::MountEntry;
 use crate::command::action::Job;
@@ -77,6 +77,7 @@ pub(super) enum Reply {
 /// The requests of the kernel so far, and what the volume did.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Stats {
+    pub transport: Transport,
     pub requests: Vec<Requests>,
     /// What the volume did for them.
     pub counters: Counters,
@@ -93,7 +94,30 @@ impl Stats {
             histogram: requests.histogram,
         });
         let counters = Counters::of(mounted.volume());
-        Self { requests: requests.collect(), counters, first_failure: mounted.first_failure() }
+        Self {
+            transport: Transport::of(mounted),
+            requests: requests.collect(),
+            counters,
+            first_failure: mounted.first_failure(),
+        }
+    }
+}
+
+/// What carries the requests of a mount.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Transport {
+    /// `device` or `io_uring`.
+    pub name: String,
+    /// Requests that came by the device,
+    pub device: u64,
+    /// … and by io_uring.
+    pub io_uring: u64,
+}
+
+impl Transport {
+    fn of(mounted: &Mounted) -> Self {
+        let Carried { carrier, device, io_uring } = mounted.carried();
+        Self { name: carrier.name().to_owned(), device, io_uring }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::protocol::{Client, Reply, Request, Requests, Stats};
+use super::protocol::{Client, Reply, Request, Requests, Stats, Transport};
 use super::snapshot;
 use crate::exit::{Failure, Outcome};
 use crate::out::Out;
@@ -19,14 +19,18 @@ pub(crate) fn stats(target: &str, out: &Out) -> Outcome {
 
 #[allow(clippy::cast_precision_loss)] // a mean for people
 fn text(stats: &Stats) -> String {
-    let mut text = format!(
-        "{:<14} {:>10} {:>10} {:>12} {:>12} {:>12}\n",
+    let Transport { name, device, io_uring } = &stats.transport;
+    let mut text =
+        format!("transport {name}: {device} requests by the device, {io_uring} by io_uring\n\n");
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "{:<14} {:>10} {:>10} {:>12} {:>12} {:>12}",
         "request", "count", "seconds", "mean, µs", "half, µs", "99 %, µs"
     );
     for Requests { kind, count, seconds, histogram } in &stats.requests {
         let mean = seconds * 1e6 / *count as f64;
         let (half, most) = (below(histogram, 0.5), below(histogram, 0.99));
-        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "{kind:<14} {count:>10} {seconds:>10.3} {mean:>12.1} {half:>12} {most:>12}"
