@@ -16,7 +16,7 @@ use xfskit_test_support::transport::Transport;
 #[test]
 fn a_directory_is_emptied_while_it_is_listed() {
     const LISTED: usize = 20_000;
-    const BY_RM: usize = 50_000;
+    const BY_RM: usize = 100_000;
     if !possible() {
         return;
     }
