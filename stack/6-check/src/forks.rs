@@ -10,6 +10,7 @@ use xfskit_format::inode::{Dinode, Format};
 use xfskit_format::{Corruption, Ctx, Fork, Location, VerifyResult, bytes};
 use xfskit_units::{FileOff, FsBlock};
 
+use crate::meta_trees;
 use crate::volume::Volume;
 
 /// An item of a fork's map.
@@ -62,6 +63,7 @@ pub(crate) fn walk(
             };
             walk_tree(vol, scratch, &ctx, (fork, rules), &root, each)
         }
+        Some(Format::MetaBtree) if fork == Fork::Data => meta_trees::walk(vol, inode, &ctx, each),
         _ => true,
     }
 }

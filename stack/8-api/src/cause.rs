@@ -85,6 +85,17 @@ pub enum Cause {
     /// The caller cancelled the operation.
     #[error("the operation was cancelled")]
     Cancelled,
+    /// A removed file is not restored where it was.
+    #[error("it is not good: only files of which nothing is lost are given back in place")]
+    NotGood,
+    /// The device that was named as the realtime device is another one.
+    #[error("{name}: not the realtime device of this volume: {why}")]
+    NotRealtime {
+        /// The name of the target.
+        name: String,
+        /// What shows it.
+        why: String,
+    },
 }
 
 impl From<xfskit_log::Error> for Cause {
@@ -135,6 +146,8 @@ impl Cause {
             | Self::Structure(_) => ErrorKind::InvalidInput,
             Self::NoAttribute => ErrorKind::NoAttribute,
             Self::Cancelled => ErrorKind::Cancelled,
+            Self::NotGood => ErrorKind::Unsupported,
+            Self::NotRealtime { .. } => ErrorKind::InvalidInput,
         }
     }
 
@@ -335,10 +348,11 @@ fn kind_of_repair(error: &xfskit_repair::Error) -> ErrorKind {
         | Error::Losses { .. }
         | Error::NoFit { .. }
         | Error::Truncated { .. } => ErrorKind::Corrupt,
-        Error::UndoFile { source, .. } => kind_of_io(source),
-        Error::UndoDamaged { .. } | Error::UndoOfOther { .. } | Error::ChangedSince { .. } => {
-            ErrorKind::InvalidInput
-        }
+        Error::UndoFile { source, .. } | Error::UndoUnreadable { source, .. } => kind_of_io(source),
+        Error::UndoDamaged { .. }
+        | Error::UndoOfOther { .. }
+        | Error::UndoOfSize { .. }
+        | Error::ChangedSince { .. } => ErrorKind::InvalidInput,
         _ => ErrorKind::Other,
     }
 }

@@ -1,5 +1,6 @@
 //! A volume repaired, and a repair taken back.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,9 +11,9 @@ use xfskit_target as target;
 use xfskit_units::ByteLen;
 
 pub use xfskit_repair::{
-    AcceptLoss, Change as FileChange, ChangedFile, Committed as Repaired, LostJournal,
-    Plan as RepairPlan, Step as RepairStep, StepKind as RepairStepKind, Unaccounted, UndoFile,
-    Undone,
+    AcceptLoss, Change as FileChange, ChangedFile, CommitPhase as RepairPhase,
+    Committed as Repaired, LostJournal, Plan as RepairPlan, Step as RepairStep,
+    StepKind as RepairStepKind, Unaccounted, UndoFile, Undone,
 };
 
 use crate::builder::cancel_method;
@@ -227,6 +228,29 @@ impl PreparedRepair {
     /// [`needs_zero_log`](Self::needs_zero_log) is true; and those of writing.
     pub fn commit(&self, undo: Option<&mut UndoFile>) -> Result<Repaired> {
         self.prepared.commit(&*self.target, undo).map_err(Error::new)
+    }
+
+    /// Writes the repair as [`commit`](Self::commit) does, and reports the progress of each phase
+    /// in bytes. Where the token is cancelled before the first write to the target, nothing is
+    /// written; later it is too late to stop.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit), and [`Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn commit_with(
+        &self,
+        undo: Option<&mut UndoFile>,
+        cancel: &CancelToken,
+        mut report: impl FnMut(RepairPhase, Progress),
+    ) -> Result<Repaired> {
+        let mut progress = |phase, done, total| {
+            report(phase, Progress { done, total });
+            if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let written = self.prepared.commit_with(&*self.target, undo, &mut progress);
+        written.map_err(|error| match error {
+            repair::Error::Stopped => Error::new(Cause::Cancelled),
+            error => Error::new(error),
+        })
     }
 }
 

@@ -262,6 +262,13 @@ pub(crate) fn in_use(name: &str) -> Option<xfskit::Error> {
     Device::open_writable(path).err().filter(|error| error.kind() == ErrorKind::ResourceBusy)
 }
 
+/// Prints a note if the target is in use, so that it may change while it is read.
+pub(crate) fn note_in_use(name: &str, out: &Out) {
+    if let Some(error) = in_use(name) {
+        out.note(&format!("{error}: what is read may be changes under way"));
+    }
+}
+
 /// Returns the failure of opening a volume, with a hint.
 pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
     let failure = Failure::cannot(about(name, error.reason()));
@@ -290,6 +297,9 @@ pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
 
 /// Returns the hint for a device with neither a superblock nor a secondary.
 pub(crate) fn no_superblock(name: &str) -> String {
+    if std::fs::metadata(name).is_ok_and(|file| file.is_file() && file.len() == 0) {
+        return "The file is empty. `xfskit mkfs` makes a volume.".to_owned();
+    }
     format!(
         "No copy of an XFS superblock was found either. `xfskit targets {name}` lists partitions \
          and logical volumes; `xfskit md guess` puts members of an array in order."

@@ -31,6 +31,7 @@ pub(super) fn run(args: &Repair, dest: &Path, out: &Out) -> Outcome {
         dest_dir::refuse(name, dest)?;
     }
     open::warn(name, out)?;
+    open::note_in_use(name, out);
     let stop = Stop::on_signals()?;
     let progress = Progress::new(out, "salvage", Unit::Count("files"));
     let salvage = Salvage::new()
@@ -66,7 +67,7 @@ fn report(salvaged: &Salvaged, to_stdout: bool, out: &Out) -> Result<(), Failure
 
 fn failure(name: &str, dest: &Path, error: &xfskit::Error) -> Failure {
     match (error.kind(), io_cause(error).map(io::Error::kind)) {
-        (ErrorKind::Cancelled, _) => Failure::stopped(),
+        (ErrorKind::Cancelled, _) => Failure::stopped_and("what was copied until then is kept"),
         (ErrorKind::AlreadyExists, _) => Failure::cannot(error.to_string())
             .hint("Name a directory that does not exist, or an empty one."),
         (_, Some(IoKind::NotFound)) if error.kind() != ErrorKind::NotFound => {
