@@ -63,7 +63,9 @@ pub(crate) fn walk(
             };
             walk_tree(vol, scratch, &ctx, (fork, rules), &root, each)
         }
-        Some(Format::MetaBtree) if fork == Fork::Data => meta_trees::walk(vol, inode, &ctx, each),
+        Some(Format::MetaBtree) if fork == Fork::Data => {
+            meta_trees::walk(vol, inode, &ctx, &mut |block| each(Mapped::Btree(block)))
+        }
         _ => true,
     }
 }

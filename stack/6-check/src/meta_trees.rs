@@ -12,7 +12,6 @@ use xfskit_format::metabt::Kind;
 use xfskit_format::{Ctx, Fork, Location};
 use xfskit_units::FsBlock;
 
-use crate::forks::Mapped;
 use crate::volume::Volume;
 
 /// A walk through one tree.
@@ -26,7 +25,7 @@ struct Walk<'w, 'v> {
     neighbours: Vec<Option<(FsBlock, Option<FsBlock>)>>,
     /// Every block so far was read: left neighbours are known.
     sound: bool,
-    each: &'w mut dyn FnMut(Mapped),
+    each: &'w mut dyn FnMut(FsBlock),
 }
 
 /// Walks the tree in the data fork of `inode`, and passes each of its blocks to `each`. Returns
@@ -35,7 +34,7 @@ pub(crate) fn walk(
     vol: &Volume<'_>,
     inode: &Dinode<'_>,
     ctx: &Ctx<'_>,
-    each: &mut dyn FnMut(Mapped),
+    each: &mut dyn FnMut(FsBlock),
 ) -> bool {
     let room = inode.fork(Fork::Data).unwrap_or(&[]);
     let kind = Kind::of(inode.metatype(), ctx);
@@ -71,7 +70,7 @@ impl Walk<'_, '_> {
             return;
         }
         let at = ctx.at;
-        (self.each)(Mapped::Btree(fsbno));
+        (self.each)(fsbno);
         let (kind, mut buf) = (self.kind, vec![0; vol.geo.blocksize()]);
         let verified = vol.verify(at, &mut buf, CRC_OFFSET, |block| {
             let ctx = vol.ctx(at);

@@ -119,7 +119,9 @@ impl Cause {
             | Self::Mkfs(xfskit_mkfs::Error::Device(error)) => kind_of_device(error),
             Self::Target(xfskit_target::Error::NoMatch(_)) => ErrorKind::NotFound,
             Self::Target(xfskit_target::Error::NotWritable { .. }) => ErrorKind::ReadOnly,
-            Self::Target(xfskit_target::Error::Unsupported { .. }) => ErrorKind::Unsupported,
+            Self::NotGood | Self::Target(xfskit_target::Error::Unsupported { .. }) => {
+                ErrorKind::Unsupported
+            }
             Self::Mkfs(xfskit_mkfs::Error::Occupied { .. }) | Self::Occupied => {
                 ErrorKind::AlreadyExists
             }
@@ -143,11 +145,10 @@ impl Cause {
             | Self::MdCreate(_)
             | Self::OpenMode(_)
             | Self::Map(_)
+            | Self::NotRealtime { .. }
             | Self::Structure(_) => ErrorKind::InvalidInput,
             Self::NoAttribute => ErrorKind::NoAttribute,
             Self::Cancelled => ErrorKind::Cancelled,
-            Self::NotGood => ErrorKind::Unsupported,
-            Self::NotRealtime { .. } => ErrorKind::InvalidInput,
         }
     }
 
@@ -411,6 +412,7 @@ fn kind_of_journal(error: &xfskit_inspect::log::Error) -> ErrorKind {
 fn kind_of_extract(error: &xfskit_copy::GetError) -> ErrorKind {
     match error {
         xfskit_copy::GetError::Exists(_) => ErrorKind::AlreadyExists,
+        xfskit_copy::GetError::Busy(_) => ErrorKind::ResourceBusy,
         xfskit_copy::GetError::Stopped => ErrorKind::Cancelled,
         xfskit_copy::GetError::Destination { error, .. } => kind_of_io(error),
     }

@@ -56,6 +56,8 @@ pub struct Repair<'c> {
 #[derive(Debug)]
 pub struct PreparedRepair {
     target: Arc<dyn BlockDevice>,
+    /// What the repair reads of it.
+    read: Arc<CancelDevice<Arc<dyn BlockDevice>>>,
     prepared: Prepared,
 }
 
@@ -143,11 +145,12 @@ impl<'c> Repair<'c> {
         let repair = self.accepted.into_iter().fold(repair, repair::Repair::accept_loss);
         let repair = repair.zero_log(self.zero_log).plan_only(self.plan_only);
         let below = Arc::new(CancelDevice::new(Arc::clone(&device), cancel.clone()));
+        let read = Arc::clone(&below);
         let prepared = repair.prepare(below);
         if cancel.is_cancelled() {
             return Err(Error::new(Cause::Cancelled));
         }
-        Ok(PreparedRepair { target: device, prepared: prepared.map_err(Error::new)? })
+        Ok(PreparedRepair { target: device, read, prepared: prepared.map_err(Error::new)? })
     }
 }
 
@@ -227,6 +230,7 @@ impl PreparedRepair {
     /// [`JournalDamaged`](crate::ErrorKind::JournalDamaged) where
     /// [`needs_zero_log`](Self::needs_zero_log) is true; and those of writing.
     pub fn commit(&self, undo: Option<&mut UndoFile>) -> Result<Repaired> {
+        self.read.go_on();
         self.prepared.commit(&*self.target, undo).map_err(Error::new)
     }
 
@@ -246,6 +250,8 @@ impl PreparedRepair {
             report(phase, Progress { done, total });
             if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
+        // Between two pieces of the undo file the token is asked, and no more after that.
+        self.read.go_on();
         let written = self.prepared.commit_with(&*self.target, undo, &mut progress);
         written.map_err(|error| match error {
             repair::Error::Stopped => Error::new(Cause::Cancelled),

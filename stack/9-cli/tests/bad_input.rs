@@ -256,6 +256,18 @@ fn an_empty_file_is_told_as_such() {
 }
 
 #[test]
+fn a_directory_without_a_mount_is_told_as_such() {
+    let bench = Bench::new();
+    let dir = shown(bench.path("dir").parent().unwrap());
+    for (command, more) in READERS.iter().filter(|(command, _)| *command != "log") {
+        let said = expect(2, &[&[*command, &dir], *more].concat()).stderr;
+        assert!(said.contains("xfskit has mounted no volume there"), "{command}: {said}");
+    }
+    let said = expect(2, &["repair", "--dry-run", &dir]).stderr;
+    assert!(said.contains("xfskit has mounted no volume there"), "{said}");
+}
+
+#[test]
 fn help_is_a_command_and_numbers_are_plain_words() {
     for (asked, meant) in [(&["help"][..], "--help"), (&["help", "repair"], "--zero-log")] {
         let help = expect(0, asked).stdout;

@@ -272,7 +272,7 @@ pub(crate) fn note_in_use(name: &str, out: &Out) {
 /// Returns the failure of opening a volume, with a hint.
 pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
     let failure = Failure::cannot(about(name, error.reason()));
-    if let Some(hint) = error.hint() {
+    if let Some(hint) = error.hint().or_else(|| of_directory(name)) {
         return failure.hint(hint);
     }
     match error.kind() {
@@ -293,6 +293,12 @@ pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
         }
         _ => failure,
     }
+}
+
+/// Returns the hint for a directory in the place of a target.
+pub(crate) fn of_directory(name: &str) -> Option<String> {
+    let is_dir = Path::new(name).is_dir();
+    is_dir.then(|| "xfskit has mounted no volume there. Name an image or a device.".to_owned())
 }
 
 /// Returns the hint for a device with neither a superblock nor a secondary.

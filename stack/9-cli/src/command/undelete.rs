@@ -16,7 +16,7 @@ use super::{dest, open, path};
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::change::Target;
 use crate::grammar::locate;
-use crate::out::{Out, io_cause};
+use crate::out::Out;
 use crate::progress::{Progress, Unit};
 use crate::show::{self, Named};
 use crate::stop::Stop;
@@ -126,10 +126,8 @@ pub(crate) fn run(volume: &Volume, args: &locate::Undelete, out: &Out) -> Outcom
 /// Returns the failure of copying anything at all: the directory cannot be made, or the realtime
 /// device cannot be used.
 fn not_copied(dir: &Path, error: &xfskit::Error) -> Failure {
-    let text = match io_cause(error) {
-        Some(cause) if error.hint().is_none() => format!("{}: {cause}", dir.display()),
-        _ => error.to_string(),
-    };
+    let is_of_device = error.kind() == ErrorKind::InvalidInput || error.hint().is_some();
+    let text = if is_of_device { error.to_string() } else { format!("{}: {error}", dir.display()) };
     let hint = match error.kind() {
         ErrorKind::Cancelled => return Failure::stopped_and("what was copied until then is kept"),
         ErrorKind::InvalidInput => Some("Name the realtime device of the volume: --rtdev".into()),
