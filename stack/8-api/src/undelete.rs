@@ -243,8 +243,8 @@ impl<'c> Undelete<'c> {
     ///
     /// # Errors
     /// The directory cannot be made; [`InvalidInput`](crate::ErrorKind::InvalidInput) if another
-    /// device than that of the volume was named as the realtime device; [`Closed`](crate::ErrorKind::Closed),
-    /// [`Cancelled`](crate::ErrorKind::Cancelled).
+    /// device than that of the volume was named as the realtime device;
+    /// [`Closed`](crate::ErrorKind::Closed), [`Cancelled`](crate::ErrorKind::Cancelled).
     pub fn copy_to(&self, dir: impl AsRef<Path>, files: &[RemovedFile]) -> Result<Vec<CopiedOut>> {
         let _running = self.volume.owner.enter()?;
         let realtime = self.realtime_device(files)?;

@@ -72,7 +72,7 @@ pub(crate) fn failure(error: &clap::Error, grammar: &Command, words: &[OsString]
     let message = message.trim_start_matches("error: ");
     let message = message.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     let message = in_plain_words(&message);
-    if error.kind() == ErrorKind::UnknownArgument && words.iter().any(|word| is_negative(word)) {
+    if error.kind() == ErrorKind::UnknownArgument && words.iter().any(is_negative) {
         return Failure::cannot(message).hint("Numbers and sizes are not negative.");
     }
     let tips = paragraphs.filter_map(|text| Some(text.trim().strip_prefix("tip: ")?.to_owned()));

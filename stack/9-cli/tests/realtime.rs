@@ -1,8 +1,8 @@
 //! Volumes with a realtime device, and with metadata directories: content is right byte for byte,
 //! or refused by name before anything is touched.
 //!
-//! Linux 7.2 made the images in a guest (`tests/images/realtime.sh`). Each file holds its own path, line
-//! after line.
+//! Linux 7.2 made the images in a guest (`tests/images/realtime.sh`). Each file holds its own path,
+//! line after line.
 
 use std::fs;
 use std::path::Path;
