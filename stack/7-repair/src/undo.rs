@@ -152,8 +152,8 @@ impl UndoFile {
 ///
 /// # Errors
 /// [`Error::UndoUnreadable`], [`Error::UndoDamaged`], [`Error::UndoOfSize`],
-/// [`Error::UndoOfOther`], [`Error::ChangedSince`]: nothing was written. [`Error::Commit`]: the same
-/// call finishes it.
+/// [`Error::UndoOfOther`], [`Error::ChangedSince`]: nothing was written. [`Error::Commit`]: the
+/// same call finishes it.
 pub fn undo(path: &Path, dev: &dyn BlockDevice) -> Result<Undone> {
     let mut reader = Reader::open(path)?;
     let (uuid, size) = reader.header()?;

@@ -168,7 +168,7 @@ fn salvage_goes_on_beside_a_damaged_block_of_an_inode_btree() {
 #[test]
 fn two_copies_do_not_go_into_one_directory_at_once() {
     let bench = Bench::new();
-    let (image, to) = (shown(&bench.kept("v5")), bench.path("to"));
+    let (image, to) = (shown(&bench.kept("v5-metadir-tree")), bench.path("to"));
     std::fs::create_dir(&to).unwrap();
     for args in
         [&["repair", "--salvage", &shown(&to), &image][..], &["get", &image, "/", &shown(&to)]]

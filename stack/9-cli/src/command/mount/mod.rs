@@ -140,9 +140,6 @@ fn mount_point(dir: &Path) -> Result<PathBuf, Failure> {
         }
         _ => cannot(error.to_string()),
     })?;
-    if !path.is_dir() {
-        return Err(cannot("not a directory".into()));
-    }
     if NEEDED.iter().any(|needed| path == Path::new(needed)) {
         return Err(cannot("the process that serves the mount needs what is there".into())
             .hint("Mount on another directory"));
@@ -150,6 +147,10 @@ fn mount_point(dir: &Path) -> Result<PathBuf, Failure> {
     if mounts::find(&path)?.is_some() {
         return Err(cannot("a volume is mounted there by xfskit already".into())
             .hint(format!("`xfskit umount {}` unmounts it", dir.display())));
+    }
+    // Behind a mount without a process there is nothing that could be looked at.
+    if !path.is_dir() {
+        return Err(cannot("not a directory".into()));
     }
     if !Path::new("/dev/fuse").exists() {
         return Err(Failure::cannot("/dev/fuse is missing").hint("`modprobe fuse`, as root"));
