@@ -249,20 +249,23 @@ fn extents_on_a_realtime_device_are_those_of_xfs_bmap() {
     let bench = Bench::new();
     let list = |name: &str, path: &str| {
         let text = expect(0, &["extents", &shown(&bench.kept(name)), path]).stdout;
-        text.lines().skip(1).map(str::trim_end).collect::<Vec<_>>().join("\n")
+        text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
     };
     // What xfs_bmap -vp of xfsprogs 7.2 prints, on a mount of Linux 7.2.
-    let plain = "\
- EXT: FILE-OFFSET      RT-BLOCK-RANGE     TOTAL FLAGS
-   0: [0..199]:        128..327             200 000000
-   1: [200..255]:      328..383              56 010000";
+    let plain = [
+        " EXT: FILE-OFFSET      RT-BLOCK-RANGE     TOTAL FLAGS",
+        "   0: [0..199]:        128..327             200 000000",
+        "   1: [200..255]:      328..383              56 010000",
+    ];
     assert_eq!(list("v5-rt-tree", "/sub/b"), plain);
-    let in_second = "\
- EXT: FILE-OFFSET      RT-BLOCK-RANGE   RG RG-OFFSET        TOTAL FLAGS
-   0: [0..199]:        66560..66759      1 (0..199)           200 000000";
-    assert_eq!(list("v5-rtgroups", "/sub/b"), in_second);
-    let on_data = "\
- EXT: FILE-OFFSET      BLOCK-RANGE      AG AG-OFFSET        TOTAL FLAGS
-   0: [0..63]:         192..255          0 (192..255)          64 000000";
+    let in_second_group = [
+        " EXT: FILE-OFFSET      RT-BLOCK-RANGE   RG RG-OFFSET        TOTAL FLAGS",
+        "   0: [0..199]:        66560..66759      1 (0..199)           200 000000",
+    ];
+    assert_eq!(list("v5-rtgroups", "/sub/b"), in_second_group);
+    let on_data = [
+        " EXT: FILE-OFFSET      BLOCK-RANGE      AG AG-OFFSET        TOTAL FLAGS",
+        "   0: [0..63]:         192..255          0 (192..255)          64 000000",
+    ];
     assert_eq!(list("v5-rt-tree", "/on-data"), on_data);
 }
