@@ -6,7 +6,7 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_repair::{CommitPhase, Error, Prepared, Repair, UndoFile};
 use xfskit_test_support::image::Scratch;
-use xfskit_test_support::kept;
+use xfskit_test_support::{kept, verify};
 use xfskit_units::ByteOffset;
 
 use crate::common::Image;
@@ -83,4 +83,5 @@ fn a_commit_that_has_begun_to_write_is_not_stopped() {
     assert!(written.bytes >= prepared.bytes(), "{written:?}");
     let (report, findings) = crate::common::check_all(&*dev);
     assert!(report.clean(), "{findings:?}");
+    verify::device(&*dev).expect("a sound volume");
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use xfskit::{CancelToken, Check, ErrorKind, Repair, RepairPhase};
-use xfskit_test_support::kept;
+use xfskit_test_support::{kept, verify};
 
 /// Unpacks a volume, and overwrites the headers of its first group.
 fn damaged(dir: &std::path::Path) -> PathBuf {
@@ -32,6 +32,7 @@ fn a_commit_reports_the_undo_file_and_then_the_writes() {
     }
     drop(prepared);
     assert!(Check::new().run(&image).unwrap().is_clean());
+    verify::file(&image).expect("a sound volume");
 }
 
 #[test]
@@ -56,6 +57,7 @@ fn a_commit_is_stopped_before_its_first_write_and_goes_on_after_it() {
         } else {
             stopped.expect("a whole repair");
             assert!(Check::new().run(&image).unwrap().is_clean() && undo_file.exists());
+            verify::file(&image).expect("a sound volume");
         }
     }
 }
