@@ -3,6 +3,7 @@
 # tests that need neither root nor the kernel. Run as root with mkfs.xfs, setfattr, setfacl, zstd.
 #   make.sh            every image
 # They are made once; a new run gives other inode numbers and times, and manifests with them.
+# realtime.sh makes those with content on a realtime device, and with metadata directories, in a guest.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d); mnt=$work/mnt; mkdir "$mnt"

@@ -46,6 +46,15 @@ pub struct Geometry {
     pub rextents: u64,
     /// Blocks of one realtime extent.
     pub rextsize: u32,
+    /// Blocks of every realtime group but perhaps the last; 0 without groups.
+    #[serde(default)]
+    pub rgblocks: u64,
+    /// Bits of a block's number within its realtime group.
+    #[serde(default)]
+    pub rgblklog: u8,
+    /// First block of a realtime section on the data device itself; 0 if it has a device.
+    #[serde(default)]
+    pub rtstart: RfsBlock,
     /// Allocation groups.
     pub agcount: u32,
     /// Blocks of every allocation group but perhaps the last.
@@ -303,6 +312,24 @@ impl Geometry {
         self.fsb_to_daddr(fsbno).map(Daddr::byte_offset)
     }
 
+    /// Returns the offset of a block of the realtime device, in bytes on the device that holds it:
+    /// the data device where [`rtstart`](Self::rtstart) is not 0. With realtime groups the block's
+    /// number has its group in the high bits. `None` if no such block exists.
+    pub fn rtb_to_byte(&self, rtbno: FsBlock) -> Option<ByteOffset> {
+        let linear = if self.rgblocks == 0 {
+            rtbno.0
+        } else {
+            let group = rtbno.0.checked_shr(self.rgblklog.into())?;
+            let within = rtbno.0 - (group << self.rgblklog);
+            if within >= self.rgblocks {
+                return None;
+            }
+            group.checked_mul(self.rgblocks)?.checked_add(within)?
+        };
+        let block = self.rtstart.0.checked_add(linear).filter(|_| linear < self.rblocks.0)?;
+        block.checked_mul(1 << self.blocklog).map(ByteOffset)
+    }
+
     /// Returns the group and block that hold the 512-byte address `daddr`; `None` behind the last
     /// block.
     pub fn daddr_to_agb(&self, daddr: Daddr) -> Option<(AgNumber, AgBlock)> {
@@ -450,6 +477,21 @@ mod tests {
             logstart: Some(FsBlock(0x10006)),
             ..one_gib
         }
+    }
+
+    #[test]
+    fn blocks_of_the_realtime_device_are_found_by_group_and_section() {
+        let plain = Geometry { rblocks: RfsBlock(102_400), ..small() };
+        assert_eq!(plain.rtb_to_byte(FsBlock(75)), Some(ByteOffset(75 * 4096)));
+        assert_eq!(plain.rtb_to_byte(FsBlock(102_400)), None);
+        // Two groups of 51200 blocks: block 75 of the second has the number 65536 + 75.
+        let groups = Geometry { rgblocks: 51_200, rgblklog: 16, ..plain.clone() };
+        let second = Some(ByteOffset((51_200 + 75) * 4096));
+        assert_eq!(groups.rtb_to_byte(FsBlock(65_611)), second);
+        assert_eq!(groups.rtb_to_byte(FsBlock(51_200)), None, "no block of the first group");
+        assert_eq!(groups.rtb_to_byte(FsBlock(2 << 16)), None, "behind the last group");
+        let inside = Geometry { rtstart: RfsBlock(1000), ..groups };
+        assert_eq!(inside.rtb_to_byte(FsBlock(1)), Some(ByteOffset(1001 * 4096)));
     }
 
     #[test]

@@ -214,6 +214,11 @@ impl<'a> Dinode<'a> {
         }
         (u32::from(self.core.projid_hi.get()) << 16) | u32::from(self.core.projid_lo.get())
     }
+    /// Returns what a metadata file holds; 0 for other files.
+    pub fn metatype(&self) -> u16 {
+        let is_metadata = self.flags2().contains(InodeFlags2::METADATA);
+        if is_metadata { self.core.onlink.get() } else { 0 }
+    }
     /// Returns the generation, which changes whenever the inode is reused.
     pub fn generation(&self) -> u32 {
         self.core.generation.get()

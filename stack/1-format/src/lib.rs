@@ -18,6 +18,7 @@
 //! | [`alloc`], [`inobt`], [`rmap`], [`refcount`] | the records of those btrees |
 //! | [`inode`] | an inode of any version, its forks; [`timestamp`] its times |
 //! | [`bmbt`] | extent records and the btree of a fork |
+//! | [`metabt`] | btrees of realtime groups, below an inode |
 //! | [`btree_edit`] | edits blocks of any btree |
 //! | [`symlink`], [`dquot`] | remote symlink targets, quota records |
 //! | [`rtsb`] | the realtime superblock |
@@ -60,6 +61,7 @@ pub mod inobt;
 pub mod inode;
 pub mod layout;
 pub mod log;
+pub mod metabt;
 pub mod refcount;
 pub mod reserve;
 pub mod rmap;

@@ -324,6 +324,13 @@ impl Superblock {
             rblocks: RfsBlock(self.rblocks.get()),
             rextents: self.rextents.get(),
             rextsize: self.rextsize.get(),
+            rgblocks: if metadir && self.rgcount.get() > 0 {
+                u64::from(self.rgextents.get()).saturating_mul(self.rextsize.get().into())
+            } else {
+                0
+            },
+            rgblklog: if metadir { self.rgblklog.min(63) } else { 0 },
+            rtstart: RfsBlock(if features.zoned() { self.rtstart.get() } else { 0 }),
             agcount: self.agcount.get(),
             agblocks: self.agblocks.get(),
             logstart: (self.logstart.get() != 0).then_some(FsBlock(self.logstart.get())),

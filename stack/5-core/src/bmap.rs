@@ -244,6 +244,11 @@ impl Volume {
                 let root = BmdrRoot::verify(inline, &ctx, fork)?;
                 self.walk_tree(&root, (ino, fork), blocks, &mut seen)?;
             }
+            Some(Format::MetaBtree) if fork == Fork::Data => {
+                return self.each_meta_block(core, &ctx, &mut |block| {
+                    (seen.each)(ForkPart::TreeBlock(block));
+                });
+            }
             _ => return Ok(()),
         }
         if *blocks == WHOLE {

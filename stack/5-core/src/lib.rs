@@ -17,6 +17,7 @@
 //! | [`inode`] | inodes, read one by one or by cluster |
 //! | [`icore`] | changes of the fields of an inode's core |
 //! | [`bmap`] | extent maps of forks |
+//! | `meta_tree` | btrees of realtime groups |
 //! | `da` | the hash btree that directories and attributes share |
 //! | [`dir`] | directories: listing, look-up by hash, adding and removing names |
 //! | [`attr`], [`parent`] | extended attributes, and the names of an inode from its parent pointers |
@@ -46,6 +47,7 @@ mod ialloc;
 pub mod icore;
 pub mod inode;
 mod intents;
+mod meta_tree;
 mod open;
 mod open_files;
 pub mod options;

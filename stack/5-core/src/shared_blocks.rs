@@ -37,7 +37,9 @@ impl Volume {
         let (extents, reflink) = {
             let _kept = self.share(ino)?;
             let inode = self.iget(ino)?;
-            let reflink = fork == Fork::Data && inode.core().is_reflink();
+            // Which blocks of the realtime device are shared is not read.
+            let core = inode.core();
+            let reflink = fork == Fork::Data && core.is_reflink() && !core.is_realtime();
             (self.extents(&inode, fork)?, reflink)
         };
         let mut mapped = Vec::new();

@@ -97,6 +97,9 @@ pub fn read_superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
 /// start of it.
 fn read_first_superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
     let mut first = vec![0; 512];
+    if dev.size().0 < first.len() as u64 {
+        return Err(SbError::NotXfs { found: 0 }.into());
+    }
     dev.read_at(ByteOffset(0), &mut first)?;
     let mut sector = vec![0; verify_first(&first)?];
     dev.read_at(ByteOffset(0), &mut sector)?;

@@ -10,6 +10,7 @@ use xfskit_format::inode::{Dinode, Format};
 use xfskit_format::{Corruption, Ctx, Fork, Location, VerifyResult, bytes};
 use xfskit_units::{FileOff, FsBlock};
 
+use crate::meta_trees;
 use crate::volume::Volume;
 
 /// An item of a fork's map.
@@ -61,6 +62,9 @@ pub(crate) fn walk(
                 Err(corruption) => return vol.sink.error(Err(corruption)),
             };
             walk_tree(vol, scratch, &ctx, (fork, rules), &root, each)
+        }
+        Some(Format::MetaBtree) if fork == Fork::Data => {
+            meta_trees::walk(vol, inode, &ctx, &mut |block| each(Mapped::Btree(block)))
         }
         _ => true,
     }

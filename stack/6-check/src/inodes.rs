@@ -431,7 +431,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             let keep = fork == Fork::Attr || is_dir || file_type == FileType::Symlink;
             let mapped = match inode.fork_format(fork) {
                 Some(Format::Extents) => inode.fork_nextents(fork) != 0,
-                format => format == Some(Format::Btree),
+                format => matches!(format, Some(Format::Btree | Format::MetaBtree)),
             };
             let mut whole = true;
             if mapped && inode.fork(fork).is_some() {

@@ -41,6 +41,7 @@ mod groups;
 mod inodes;
 mod journal;
 mod merge;
+mod meta_trees;
 mod mismatches;
 mod named_files;
 mod names;

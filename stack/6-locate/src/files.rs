@@ -116,7 +116,8 @@ fn forks(
     let (geo, ino) = (volume.geo(), entry.ino);
     let mut faults = Vec::new();
     for fork in [Fork::Data, Fork::Attr] {
-        if !matches!(core.fork_format(fork), Some(Format::Extents | Format::Btree)) {
+        let format = core.fork_format(fork);
+        if !matches!(format, Some(Format::Extents | Format::Btree | Format::MetaBtree)) {
             continue;
         }
         let elsewhere = fork == Fork::Data && core.is_realtime();

@@ -47,6 +47,13 @@ impl Dir {
         Ok(Self { fd: fs::open(path, flags, Mode::empty())? })
     }
 
+    /// Locks the directory against other copies by this program, as long as it is open. Returns
+    /// false if another one is copied into it. Where the filesystem has no locks, there is none.
+    pub fn lock(&self) -> bool {
+        let locked = fs::flock(&self.fd, fs::FlockOperation::NonBlockingLockExclusive);
+        locked != Err(Errno::WOULDBLOCK)
+    }
+
     /// Returns true if the directory has no entries.
     pub fn is_empty(&self) -> io::Result<bool> {
         let is_named = |entry: &fs::DirEntry| !matches!(entry.file_name().to_bytes(), b"." | b"..");

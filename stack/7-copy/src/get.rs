@@ -62,6 +62,9 @@ pub enum GetError {
     /// The destination exists and is not an empty directory.
     #[error("{} exists and is not an empty directory", .0.display())]
     Exists(PathBuf),
+    /// Something else is copied into the destination.
+    #[error("another copy into {} is under way", .0.display())]
+    Busy(PathBuf),
     /// The caller asked to stop.
     #[error("stopped")]
     Stopped,
@@ -117,9 +120,11 @@ pub fn get(
     let copy = Copy::new(vfs, root.map_err(failed)?, options, events);
     let shared = &copy.shared;
     if is_dir {
-        let dest = if there.is_some() { Vec::new() } else { name.clone() };
-        let dir = there.map_or_else(|| shared.root.make_dir(&name), Ok);
-        let node = copy.node(dir.map_err(failed)?, None, path.to_vec(), dest, &inode);
+        let (dir, below) = match there {
+            Some(dir) => (dir, Vec::new()),
+            None => (locked(shared.root.make_dir(&name).map_err(failed)?, dest)?, name.clone()),
+        };
+        let node = copy.node(dir, None, path.to_vec(), below, &inode);
         vfs.sweep((path, inode), node, options.threads, &copy);
     } else {
         if let Some(error) = vfs.time_fault(&inode) {
@@ -131,13 +136,18 @@ pub fn get(
     copy.end(dest)
 }
 
+/// Locks `dir`, the destination `dest`, against other copies.
+pub(crate) fn locked(dir: Dir, dest: &Path) -> Result<Dir, GetError> {
+    if dir.lock() { Ok(dir) } else { Err(GetError::Busy(dest.to_owned())) }
+}
+
 /// Opens the directory `dest`, which must be empty, to be filled with the content of a directory.
 /// The handle that is used afterwards is the one that was checked: another program may replace the
 /// name.
 pub(crate) fn fillable(dest: &Path, with_dir: bool) -> Result<Dir, GetError> {
     let failed = |error| GetError::Destination { path: dest.to_owned(), error };
     if with_dir && dest.is_dir() {
-        let dir = Dir::open(dest).map_err(failed)?;
+        let dir = locked(Dir::open(dest).map_err(failed)?, dest)?;
         if dir.is_empty().map_err(failed)? {
             return Ok(dir);
         }

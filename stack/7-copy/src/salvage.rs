@@ -20,7 +20,7 @@ use xfskit_vfs::{Fs, Ino, Inode, TreeWalk, Visited, Visitor, join};
 
 use crate::archive::Archive;
 use crate::dest::Dir;
-use crate::get::{Copy, DirNode, Events, fillable, parent_and_name};
+use crate::get::{Copy, DirNode, Events, fillable, locked, parent_and_name};
 use crate::inode_set::InodeSet;
 use crate::{ArchiveError, Event, GetError, GetOptions, Report};
 use unnamed::Unnamed;
@@ -62,7 +62,8 @@ pub fn salvage(
         fillable(dest, true)?
     } else {
         let (parent, name) = parent_and_name(dest);
-        Dir::open(&parent).and_then(|parent| parent.make_dir(&name)).map_err(failed)?
+        let made = Dir::open(&parent).and_then(|parent| parent.make_dir(&name));
+        locked(made.map_err(failed)?, dest)?
     };
     let found = Mutex::new(InodeSet::default());
     let events = &|event: Event<'_>| note(&found, event, events);

@@ -16,7 +16,7 @@
 //! A crash after the third step leaves a volume that the same repair finishes: each inode is the
 //! old one, with all of its old blocks, or the new one.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, index};
@@ -27,6 +27,32 @@ use crate::prepare::Prepared;
 use crate::stages::Stage;
 use crate::superblocks;
 use crate::undo::{RECORD_MAX, UndoFile};
+
+/// Bytes that are copied at once.
+const PIECE: usize = 1 << 20;
+
+/// What a commit is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitPhase {
+    /// The undo file gets what will be overwritten. The target is only read.
+    Undo,
+    /// The target is written.
+    Write,
+}
+
+impl CommitPhase {
+    /// Returns the phase's title for a progress bar.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Undo => "undo file",
+            Self::Write => "repair",
+        }
+    }
+}
+
+/// Receives the bytes that are done, and all bytes, of a phase. Where it breaks before the first
+/// write to the target, the commit ends.
+pub type CommitProgress<'p> = &'p mut dyn FnMut(CommitPhase, u64, u64) -> ControlFlow<()>;
 
 /// What a commit wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +76,38 @@ impl Prepared {
         target: &dyn BlockDevice,
         undo: Option<&mut UndoFile>,
     ) -> Result<Committed> {
+        self.commit_with(target, undo, &mut |_, _, _| ControlFlow::Continue(()))
+    }
+
+    /// Writes the repair as [`commit`](Self::commit) does, and reports the progress.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit). [`Error::Stopped`]: nothing was written.
+    pub fn commit_with(
+        &self,
+        target: &dyn BlockDevice,
+        mut undo: Option<&mut UndoFile>,
+        progress: CommitProgress<'_>,
+    ) -> Result<Committed> {
+        self.may_be_committed()?;
+        if self.bytes() == 0 {
+            return Ok(Committed { ranges: 0, bytes: 0 });
+        }
+        if let Some(undo) = &mut undo {
+            self.save(target, undo, progress)?;
+        }
+        if progress(CommitPhase::Write, 0, self.bytes()).is_break() {
+            undo.into_iter().for_each(UndoFile::give_up);
+            return Err(Error::Stopped);
+        }
+        let done = Committed { ranges: 0, bytes: 0 };
+        let mut writer = Writer { target, done, total: self.bytes(), progress };
+        self.write(&mut writer).map_err(Error::Commit)?;
+        Ok(writer.done)
+    }
+
+    /// Refuses what must not be written.
+    fn may_be_committed(&self) -> Result<()> {
         if let Some(feature) = self.unsupported() {
             return Err(Error::Unsupported(feature.to_owned()));
         }
@@ -66,32 +124,39 @@ impl Prepared {
         if self.needs_zero_log() {
             return Err(Error::ZeroLog);
         }
-        if self.bytes() == 0 {
-            return Ok(Committed { ranges: 0, bytes: 0 });
-        }
-        if let Some(undo) = undo {
-            self.save(target, undo)?;
-        }
-        let mut done = Committed { ranges: 0, bytes: 0 };
+        Ok(())
+    }
+
+    /// Writes everything, in the order of this module's list.
+    fn write(&self, writer: &mut Writer<'_>) -> xfskit_block::Result<()> {
         if let Some(copies) = &self.copies {
-            copies.write(target).map_err(Error::Commit)?;
-            done.bytes += copies.bytes();
+            copies.write(writer.target)?;
+            writer.add(copies.bytes());
         }
         if let Some(replayed) = &self.replayed {
-            self.write_replayed(target, replayed, &mut done).map_err(Error::Commit)?;
+            self.write_replayed(replayed, writer)?;
         }
-        if !self.changed.is_empty() {
-            self.write_changed(target, &mut done).map_err(Error::Commit)?;
-        }
-        Ok(done)
+        if self.changed.is_empty() { Ok(()) } else { self.write_changed(writer) }
     }
 
     /// Saves what all ranges have, and the first sector, which the mark changes.
-    fn save(&self, target: &dyn BlockDevice, undo: &mut UndoFile) -> Result<()> {
+    fn save(
+        &self,
+        target: &dyn BlockDevice,
+        undo: &mut UndoFile,
+        progress: CommitProgress<'_>,
+    ) -> Result<()> {
         let first = ByteOffset(0)..ByteOffset(self.geo.sectsize() as u64);
         let all = self.of_replay.iter().chain(&self.changed).chain([&first]).cloned();
-        for range in pieces(all.collect()) {
+        let pieces = pieces(all.collect());
+        let total = pieces.iter().map(|range| range.end.0 - range.start.0).sum();
+        let mut saved = 0;
+        for range in pieces {
+            if progress(CommitPhase::Undo, saved, total).is_break() {
+                return Err(Error::Stopped);
+            }
             let len = index(range.end.0 - range.start.0);
+            saved += len as u64;
             let (mut old, mut mid, mut new) = (vec![0; len], vec![0; len], vec![0; len]);
             let zero = vec![0; len];
             self.found(target).read_at(range.start, &mut old)?;
@@ -102,6 +167,7 @@ impl Prepared {
             let states: [&[u8]; 3] = [&mid, &new, &zero];
             undo.add(range.start, &old, &states[..2 + usize::from(is_zeroed)])?;
         }
+        let _ = progress(CommitPhase::Undo, saved, total);
         undo.finish()
     }
 
@@ -127,14 +193,13 @@ impl Prepared {
     /// Writes what the replay changed, the journal last.
     fn write_replayed(
         &self,
-        target: &dyn BlockDevice,
         replayed: &OverlayDevice,
-        done: &mut Committed,
+        writer: &mut Writer<'_>,
     ) -> xfskit_block::Result<()> {
-        let (log, first) = (self.log(), self.first_of_log());
+        let (log, first, target) = (self.log(), self.first_of_log(), writer.target);
         let mut write = |part: Range<ByteOffset>| {
             let parts = self.of_replay.iter().map(|range| clip(range, &part));
-            parts.into_iter().try_for_each(|part| copy(replayed, target, &part, done))
+            parts.into_iter().try_for_each(|part| writer.copy(replayed, &part))
         };
         write(ByteOffset(0)..log.start)?;
         write(log.end..ByteOffset(u64::MAX))?;
@@ -152,11 +217,8 @@ impl Prepared {
     }
 
     /// Writes what differs after that, between the mark and its removal.
-    fn write_changed(
-        &self,
-        target: &dyn BlockDevice,
-        done: &mut Committed,
-    ) -> xfskit_block::Result<()> {
+    fn write_changed(&self, writer: &mut Writer<'_>) -> xfskit_block::Result<()> {
+        let target = writer.target;
         // Where the repair leaves it as it is, the overlay reads it from the target.
         let mut first = vec![0; self.geo.sectsize()];
         self.overlay.read_at(ByteOffset(0), &mut first)?;
@@ -166,33 +228,50 @@ impl Prepared {
         let behind = ByteOffset(first.len() as u64)..ByteOffset(u64::MAX);
         for stage in Stage::ALL {
             for (_, part) in self.stages.iter().filter(|(of, _)| *of == stage) {
-                copy(&self.overlay, target, &clip(part, &behind), done)?;
+                writer.copy(&self.overlay, &clip(part, &behind))?;
             }
             target.flush()?;
         }
         target.write_at(ByteOffset(0), &first)?;
         target.flush()?;
-        done.bytes += first.len() as u64;
+        writer.add(first.len() as u64);
         Ok(())
     }
 }
 
-/// Copies a range.
-fn copy(
-    from: &OverlayDevice,
-    to: &dyn BlockDevice,
-    range: &Range<ByteOffset>,
-    done: &mut Committed,
-) -> xfskit_block::Result<()> {
-    if range.is_empty() {
-        return Ok(());
+/// Writes to the target, and reports the progress.
+struct Writer<'w> {
+    target: &'w dyn BlockDevice,
+    done: Committed,
+    total: u64,
+    progress: CommitProgress<'w>,
+}
+
+impl Writer<'_> {
+    /// Copies a range.
+    fn copy(
+        &mut self,
+        from: &OverlayDevice,
+        range: &Range<ByteOffset>,
+    ) -> xfskit_block::Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        for piece in cut(range.clone(), PIECE) {
+            let mut bytes = vec![0; index(piece.end.0 - piece.start.0)];
+            from.read_at(piece.start, &mut bytes)?;
+            self.target.write_at(piece.start, &bytes)?;
+            self.add(bytes.len() as u64);
+        }
+        self.done.ranges += 1;
+        Ok(())
     }
-    let mut bytes = vec![0; index(range.end.0 - range.start.0)];
-    from.read_at(range.start, &mut bytes)?;
-    to.write_at(range.start, &bytes)?;
-    done.ranges += 1;
-    done.bytes += bytes.len() as u64;
-    Ok(())
+
+    /// Counts bytes that were written. It is too late to stop: the volume would stay marked.
+    fn add(&mut self, bytes: u64) {
+        self.done.bytes += bytes;
+        let _ = (self.progress)(CommitPhase::Write, self.done.bytes.min(self.total), self.total);
+    }
 }
 
 /// Returns the part of a range that lies in `window`.
@@ -202,13 +281,14 @@ fn clip(range: &Range<ByteOffset>, window: &Range<ByteOffset>) -> Range<ByteOffs
 
 /// Merges ranges, and cuts them into pieces that an undo record can hold.
 fn pieces(ranges: Vec<Range<ByteOffset>>) -> Vec<Range<ByteOffset>> {
-    let cut = |range: Range<ByteOffset>| {
-        let end = range.end.0;
-        (range.start.0..end)
-            .step_by(RECORD_MAX)
-            .map(move |start| ByteOffset(start)..ByteOffset(end.min(start + RECORD_MAX as u64)))
-    };
-    merged(ranges).into_iter().flat_map(cut).collect()
+    merged(ranges).into_iter().flat_map(|range| cut(range, RECORD_MAX)).collect()
+}
+
+/// Cuts a range into pieces of at most `len` bytes.
+fn cut(range: Range<ByteOffset>, len: usize) -> impl Iterator<Item = Range<ByteOffset>> {
+    let end = range.end.0;
+    let starts = (range.start.0..end).step_by(len);
+    starts.map(move |start| ByteOffset(start)..ByteOffset(end.min(start + len as u64)))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub enum Error {
     #[error(transparent)]
     Check(#[from] xfskit_check::Error),
     /// The volume has a feature that a repair does not write yet.
-    #[error("repairing a volume with {0}")]
+    #[error("repairing a volume with {0} is not written yet")]
     Unsupported(String),
     /// The device ends before the volume does. The superblock is not made smaller.
     #[error("the device has {has} bytes, and the volume needs {needs}: its end is missing")]
@@ -82,12 +82,24 @@ pub enum Error {
     /// program.
     #[error("{0}")]
     Unaccounted(Box<Unaccounted>),
+    /// The caller stopped the commit before its first write.
+    #[error("stopped")]
+    Stopped,
     /// A write of the commit failed. The same repair finishes it.
     #[error("the repair was interrupted: {0}")]
     Commit(#[source] xfskit_block::Error),
-    /// The undo file cannot be written or read.
-    #[error("{}: {source}", path.display())]
+    /// The undo file cannot be written.
+    #[error("the undo file {}: {source}", path.display())]
     UndoFile {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The undo file cannot be read.
+    #[error("the undo file {}: {source}", path.display())]
+    UndoUnreadable {
         /// The file.
         path: PathBuf,
         /// The reason.
@@ -101,6 +113,16 @@ pub enum Error {
         path: PathBuf,
         /// The damage.
         what: &'static str,
+    },
+    /// The undo file belongs to a volume on a device of another size.
+    #[error("{}: it belongs to a target of {file} bytes, and this one has {device}", path.display())]
+    UndoOfSize {
+        /// The file.
+        path: PathBuf,
+        /// Bytes of the device that was repaired.
+        file: u64,
+        /// Bytes of this one.
+        device: u64,
     },
     /// The undo file belongs to another volume.
     #[error("{}: it belongs to volume {file}, not to {volume}", path.display())]
@@ -138,10 +160,13 @@ impl Error {
 
     fn advice(&self) -> Option<&'static str> {
         Some(match self {
-            Self::Unsupported(_) => "`xfs_repair` repairs it; nothing was written.",
+            Self::Unsupported(_) => {
+                "Nothing was written. `xfs_repair` repairs it; --dry-run prints what it needs, and \
+                 --salvage copies out what can be read."
+            }
             Self::ZeroLog => "Nothing was written. --zero-log discards these records.",
             Self::Journal(_) => {
-                "Copy off what can be read (`xfskit get --no-recovery`) before `xfs_repair -L` \
+                "Copy off what can be read (`xfskit get --norecovery`) before `xfs_repair -L` \
                  discards the journal."
             }
             Self::NoRoom { .. } | Self::NoBlocks { .. } => {
@@ -158,10 +183,21 @@ impl Error {
                  repairs all the same."
             }
             Self::Commit(_) => "Run the same command again when the device can be written.",
-            Self::UndoFile { source, .. } if source.kind() != io::ErrorKind::NotFound => {
-                "--undo-file names another place for it; --no-undo does without."
+            Self::UndoFile { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                "Nothing was written. Make the directory that is to hold it first, or name another \
+                 place: --undo-file."
             }
-            Self::UndoOfOther { .. } => "Name the target that was repaired.",
+            Self::UndoFile { .. } => {
+                "Nothing was written. --undo-file names another place for it; --no-undo does \
+                 without."
+            }
+            Self::UndoUnreadable { .. } | Self::UndoDamaged { .. } => {
+                "Nothing was written. Name the file that `xfskit repair` has kept: IMAGE.undo, or \
+                 what --undo-file named."
+            }
+            Self::UndoOfOther { .. } | Self::UndoOfSize { .. } => {
+                "Nothing was written. Name the target that was repaired."
+            }
             Self::ChangedSince { .. } => {
                 "Taking the repair back would destroy later changes; nothing was written."
             }

@@ -95,7 +95,7 @@ pub mod undo;
 mod unwritten;
 mod view;
 
-pub use commit::Committed;
+pub use commit::{CommitPhase, CommitProgress, Committed};
 pub use error::{Error, Result};
 pub use plan::{LostJournal, Plan, Step, StepKind};
 pub use prepare::{AcceptLoss, Prepared, Repair};

@@ -33,12 +33,22 @@ const STATES_MAX: usize = 3;
 /// Longest record, in bytes.
 pub(crate) const RECORD_MAX: usize = 1 << 20;
 
-/// An undo file that is being written.
+/// An undo file that is being written. One that is not finished is removed: no repair began.
 #[derive(Debug)]
 pub struct UndoFile {
     path: PathBuf,
     to: io::BufWriter<File>,
     records: u64,
+    is_finished: bool,
+}
+
+impl Drop for UndoFile {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // What stays of it says itself that no repair began.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// A repair that was taken back.
@@ -82,7 +92,8 @@ impl UndoFile {
     pub fn create(path: &Path, uuid: Uuid, size: ByteLen) -> Result<Self> {
         let failed = |source| Error::UndoFile { path: path.to_owned(), source };
         let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
-        let mut undo = Self { path: path.to_owned(), to: io::BufWriter::new(file), records: 0 };
+        let to = io::BufWriter::new(file);
+        let mut undo = Self { path: path.to_owned(), to, records: 0, is_finished: false };
         let header =
             [&MAGIC[..], &VERSION.to_le_bytes(), uuid.as_bytes(), &size.0.to_le_bytes()].concat();
         undo.put(&[&header])?;
@@ -115,7 +126,14 @@ impl UndoFile {
             Some(dir) if !dir.as_os_str().is_empty() => File::open(dir)?.sync_all(),
             _ => File::open(".")?.sync_all(),
         });
-        in_place.map_err(|source| Error::UndoFile { path: self.path.clone(), source })
+        in_place.map_err(|source| Error::UndoFile { path: self.path.clone(), source })?;
+        self.is_finished = true;
+        Ok(())
+    }
+
+    /// Has the file removed in the end: the repair does not begin.
+    pub(crate) fn give_up(&mut self) {
+        self.is_finished = false;
     }
 
     /// Writes parts and their checksum.
@@ -133,11 +151,16 @@ impl UndoFile {
 /// whole file, and that every range has what the repair wrote or found there, before it writes.
 ///
 /// # Errors
-/// [`Error::UndoFile`], [`Error::UndoDamaged`], [`Error::UndoOfOther`], [`Error::ChangedSince`]:
-/// nothing was written. [`Error::Commit`]: the same call finishes it.
+/// [`Error::UndoUnreadable`], [`Error::UndoDamaged`], [`Error::UndoOfSize`],
+/// [`Error::UndoOfOther`], [`Error::ChangedSince`]: nothing was written. [`Error::Commit`]: the
+/// same call finishes it.
 pub fn undo(path: &Path, dev: &dyn BlockDevice) -> Result<Undone> {
     let mut reader = Reader::open(path)?;
     let (uuid, size) = reader.header()?;
+    if size != dev.size() {
+        let (file, device) = (size.0, dev.size().0);
+        return Err(Error::UndoOfSize { path: path.to_owned(), file, device });
+    }
     let mut sector = vec![0; 512];
     dev.read_at(ByteOffset(0), &mut sector)?;
     let (mut changed, mut all) = (0, 0);
@@ -148,7 +171,7 @@ pub fn undo(path: &Path, dev: &dyn BlockDevice) -> Result<Undone> {
         all += 1;
     }
     let is_other = sector.starts_with(&sb::MAGIC.to_be_bytes()) && !has_uuid(&sector, uuid);
-    if size != dev.size() || (changed > 0 && is_other) {
+    if changed > 0 && is_other {
         let volume = sector.get(UUID).and_then(|bytes| Uuid::from_slice(bytes).ok());
         return Err(Error::UndoOfOther {
             path: path.to_owned(),
@@ -201,7 +224,7 @@ struct Reader<'p> {
 
 impl<'p> Reader<'p> {
     fn open(path: &'p Path) -> Result<Self> {
-        let failed = |source| Error::UndoFile { path: path.to_owned(), source };
+        let failed = |source| Error::UndoUnreadable { path: path.to_owned(), source };
         Ok(Self { path, from: io::BufReader::new(File::open(path).map_err(failed)?), records: 0 })
     }
 
@@ -215,7 +238,7 @@ impl<'p> Reader<'p> {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(self.damaged("it ends early: the repair had not begun to write"))
             }
-            Err(source) => Err(Error::UndoFile { path: self.path.to_owned(), source }),
+            Err(source) => Err(Error::UndoUnreadable { path: self.path.to_owned(), source }),
         }
     }
 
@@ -228,10 +251,14 @@ impl<'p> Reader<'p> {
 
     fn header(&mut self) -> Result<(Uuid, ByteLen)> {
         let mut header = [0; 36];
-        self.take(&mut header)?;
-        if header[..8] != MAGIC {
+        match self.take(&mut header[..MAGIC.len()]) {
+            Err(Error::UndoDamaged { .. }) => return Err(self.damaged("it is no undo file")),
+            taken => taken?,
+        }
+        if header[..MAGIC.len()] != MAGIC {
             return Err(self.damaged("it is no undo file"));
         }
+        self.take(&mut header[MAGIC.len()..])?;
         self.verify(&[&header])?;
         if header[8..12] != VERSION.to_le_bytes() {
             return Err(self.damaged("its version is not known"));

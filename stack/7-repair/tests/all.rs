@@ -20,6 +20,7 @@ mod members;
 mod names;
 mod plans;
 mod planted;
+mod progress;
 mod regions;
 mod survivors;
 mod threads;

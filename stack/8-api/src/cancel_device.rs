@@ -1,6 +1,7 @@
 //! A device of an operation that can be cancelled.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use xfskit_block::{BlockDevice, Error as DeviceError, Result as DeviceResult};
 use xfskit_units::{ByteLen, ByteOffset};
@@ -11,6 +12,8 @@ use crate::CancelToken;
 pub(crate) struct CancelDevice<D> {
     below: D,
     cancel: CancelToken,
+    /// Cancelling has no effect any more.
+    goes_on: AtomicBool,
 }
 
 impl<D> std::fmt::Debug for CancelDevice<D> {
@@ -21,11 +24,21 @@ impl<D> std::fmt::Debug for CancelDevice<D> {
 
 impl<D> CancelDevice<D> {
     pub(crate) fn new(below: D, cancel: CancelToken) -> Self {
-        Self { below, cancel }
+        Self { below, cancel, goes_on: AtomicBool::new(false) }
+    }
+
+    /// Reads on, whether the operation is cancelled or not: what it has begun to write must not be
+    /// left unfinished.
+    pub(crate) fn go_on(&self) {
+        self.goes_on.store(true, Ordering::Relaxed);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled() && !self.goes_on.load(Ordering::Relaxed)
     }
 
     fn verify(&self, offset: ByteOffset, len: usize) -> DeviceResult<()> {
-        if !self.cancel.is_cancelled() {
+        if !self.is_cancelled() {
             return Ok(());
         }
         let source = std::io::Error::other("cancelled");
@@ -51,7 +64,7 @@ where
     }
 
     fn read_batch(&self, batch: &mut [xfskit_block::IoRead<'_>]) -> Vec<DeviceResult<()>> {
-        if self.cancel.is_cancelled() {
+        if self.is_cancelled() {
             let failed = batch.iter().map(|read| self.verify(read.offset, read.buf.len()));
             return failed.collect();
         }

@@ -85,6 +85,17 @@ pub enum Cause {
     /// The caller cancelled the operation.
     #[error("the operation was cancelled")]
     Cancelled,
+    /// A removed file is not restored where it was.
+    #[error("it is not good: only files of which nothing is lost are given back in place")]
+    NotGood,
+    /// The device that was named as the realtime device is another one.
+    #[error("{name}: not the realtime device of this volume: {why}")]
+    NotRealtime {
+        /// The name of the target.
+        name: String,
+        /// What shows it.
+        why: String,
+    },
 }
 
 impl From<xfskit_log::Error> for Cause {
@@ -108,7 +119,9 @@ impl Cause {
             | Self::Mkfs(xfskit_mkfs::Error::Device(error)) => kind_of_device(error),
             Self::Target(xfskit_target::Error::NoMatch(_)) => ErrorKind::NotFound,
             Self::Target(xfskit_target::Error::NotWritable { .. }) => ErrorKind::ReadOnly,
-            Self::Target(xfskit_target::Error::Unsupported { .. }) => ErrorKind::Unsupported,
+            Self::NotGood | Self::Target(xfskit_target::Error::Unsupported { .. }) => {
+                ErrorKind::Unsupported
+            }
             Self::Mkfs(xfskit_mkfs::Error::Occupied { .. }) | Self::Occupied => {
                 ErrorKind::AlreadyExists
             }
@@ -132,6 +145,7 @@ impl Cause {
             | Self::MdCreate(_)
             | Self::OpenMode(_)
             | Self::Map(_)
+            | Self::NotRealtime { .. }
             | Self::Structure(_) => ErrorKind::InvalidInput,
             Self::NoAttribute => ErrorKind::NoAttribute,
             Self::Cancelled => ErrorKind::Cancelled,
@@ -335,10 +349,11 @@ fn kind_of_repair(error: &xfskit_repair::Error) -> ErrorKind {
         | Error::Losses { .. }
         | Error::NoFit { .. }
         | Error::Truncated { .. } => ErrorKind::Corrupt,
-        Error::UndoFile { source, .. } => kind_of_io(source),
-        Error::UndoDamaged { .. } | Error::UndoOfOther { .. } | Error::ChangedSince { .. } => {
-            ErrorKind::InvalidInput
-        }
+        Error::UndoFile { source, .. } | Error::UndoUnreadable { source, .. } => kind_of_io(source),
+        Error::UndoDamaged { .. }
+        | Error::UndoOfOther { .. }
+        | Error::UndoOfSize { .. }
+        | Error::ChangedSince { .. } => ErrorKind::InvalidInput,
         _ => ErrorKind::Other,
     }
 }
@@ -397,6 +412,7 @@ fn kind_of_journal(error: &xfskit_inspect::log::Error) -> ErrorKind {
 fn kind_of_extract(error: &xfskit_copy::GetError) -> ErrorKind {
     match error {
         xfskit_copy::GetError::Exists(_) => ErrorKind::AlreadyExists,
+        xfskit_copy::GetError::Busy(_) => ErrorKind::ResourceBusy,
         xfskit_copy::GetError::Stopped => ErrorKind::Cancelled,
         xfskit_copy::GetError::Destination { error, .. } => kind_of_io(error),
     }

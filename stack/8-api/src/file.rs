@@ -55,7 +55,7 @@ const COPY_PIECE: u64 = 1 << 20;
 pub struct Extent {
     /// Which bytes of the file, in whole blocks.
     pub range: Range<u64>,
-    /// Where on the data device, in bytes.
+    /// Where on the data device, or on the realtime device for content there, in bytes.
     pub device_offset: u64,
     /// The first block, in the numbers of xfs_db and xfs_bmap: the group in the high bits.
     pub startblock: u64,
@@ -100,8 +100,11 @@ pub struct ExtentMap {
     pub extents: Vec<Extent>,
     /// Size of the file's content, in bytes. Extents may lie behind it.
     pub size: u64,
-    /// The file has the flag of preallocated space, as after `fallocate`.
+    /// The file may have space behind its content: by the flag of preallocated space, as after
+    /// `fallocate`, or because realtime extents are longer than a block.
     pub preallocated: bool,
+    /// It lies on the realtime device.
+    pub realtime: bool,
 }
 
 impl File {
@@ -435,10 +438,12 @@ pub(crate) fn extents(owner: &Owner, ino: Ino, fork: Fork) -> vfs::Result<Vec<Ex
     let volume = owner.volume();
     let geo = volume.geo();
     let bytes = |blocks: u64| blocks.saturating_mul(1 << geo.blocklog);
+    let is_realtime = fork == Fork::Data && owner.inode(ino)?.core().is_realtime();
+    let place = |block| if is_realtime { geo.rtb_to_byte(block) } else { geo.fsb_to_byte(block) };
     let known = |MappedExtent { extent, shared }| {
         Some(Extent {
             range: bytes(extent.startoff.0)..bytes(extent.end().0),
-            device_offset: geo.fsb_to_byte(extent.startblock)?.0,
+            device_offset: place(extent.startblock)?.0,
             startblock: extent.startblock.0,
             unwritten: extent.unwritten,
             shared,
@@ -452,8 +457,10 @@ pub(crate) fn extent_map(owner: &Owner, ino: Ino, fork: FileFork) -> vfs::Result
     let extents = extents(owner, ino, fork.into())?;
     let inode = owner.inode(ino)?;
     let core = inode.core();
-    let preallocated = core.flags().contains(InodeFlags::PREALLOC);
-    Ok(ExtentMap { extents, size: core.size().0, preallocated })
+    let realtime = fork == FileFork::Data && core.is_realtime();
+    let is_long = realtime && owner.volume().geo().rextsize > 1;
+    let preallocated = core.flags().contains(InodeFlags::PREALLOC) || is_long;
+    Ok(ExtentMap { extents, size: core.size().0, preallocated, realtime })
 }
 
 impl Drop for File {

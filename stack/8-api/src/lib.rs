@@ -186,8 +186,8 @@ pub use open_options::OpenOptions;
 pub use progress::{CancelToken, Progress};
 pub use put::{Copied, CopyTree, Put};
 pub use repair::{
-    AcceptLoss, ChangedFile, FileChange, LostJournal, PreparedRepair, Repair, RepairPlan,
-    RepairStep, RepairStepKind, Repaired, Unaccounted, UndoFile, Undone, undo,
+    AcceptLoss, ChangedFile, FileChange, LostJournal, PreparedRepair, Repair, RepairPhase,
+    RepairPlan, RepairStep, RepairStepKind, Repaired, Unaccounted, UndoFile, Undone, undo,
 };
 pub use restore::RestoredFile;
 pub use salvage::{Damage, Salvage, Salvaged};

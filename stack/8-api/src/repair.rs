@@ -1,5 +1,6 @@
 //! A volume repaired, and a repair taken back.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,9 +11,9 @@ use xfskit_target as target;
 use xfskit_units::ByteLen;
 
 pub use xfskit_repair::{
-    AcceptLoss, Change as FileChange, ChangedFile, Committed as Repaired, LostJournal,
-    Plan as RepairPlan, Step as RepairStep, StepKind as RepairStepKind, Unaccounted, UndoFile,
-    Undone,
+    AcceptLoss, Change as FileChange, ChangedFile, CommitPhase as RepairPhase,
+    Committed as Repaired, LostJournal, Plan as RepairPlan, Step as RepairStep,
+    StepKind as RepairStepKind, Unaccounted, UndoFile, Undone,
 };
 
 use crate::builder::cancel_method;
@@ -55,6 +56,8 @@ pub struct Repair<'c> {
 #[derive(Debug)]
 pub struct PreparedRepair {
     target: Arc<dyn BlockDevice>,
+    /// What the repair reads of it.
+    read: Arc<CancelDevice<Arc<dyn BlockDevice>>>,
     prepared: Prepared,
 }
 
@@ -142,11 +145,12 @@ impl<'c> Repair<'c> {
         let repair = self.accepted.into_iter().fold(repair, repair::Repair::accept_loss);
         let repair = repair.zero_log(self.zero_log).plan_only(self.plan_only);
         let below = Arc::new(CancelDevice::new(Arc::clone(&device), cancel.clone()));
+        let read = Arc::clone(&below);
         let prepared = repair.prepare(below);
         if cancel.is_cancelled() {
             return Err(Error::new(Cause::Cancelled));
         }
-        Ok(PreparedRepair { target: device, prepared: prepared.map_err(Error::new)? })
+        Ok(PreparedRepair { target: device, read, prepared: prepared.map_err(Error::new)? })
     }
 }
 
@@ -226,7 +230,33 @@ impl PreparedRepair {
     /// [`JournalDamaged`](crate::ErrorKind::JournalDamaged) where
     /// [`needs_zero_log`](Self::needs_zero_log) is true; and those of writing.
     pub fn commit(&self, undo: Option<&mut UndoFile>) -> Result<Repaired> {
+        self.read.go_on();
         self.prepared.commit(&*self.target, undo).map_err(Error::new)
+    }
+
+    /// Writes the repair as [`commit`](Self::commit) does, and reports the progress of each phase
+    /// in bytes. Where the token is cancelled before the first write to the target, nothing is
+    /// written; later it is too late to stop.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit), and [`Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn commit_with(
+        &self,
+        undo: Option<&mut UndoFile>,
+        cancel: &CancelToken,
+        mut report: impl FnMut(RepairPhase, Progress),
+    ) -> Result<Repaired> {
+        let mut progress = |phase, done, total| {
+            report(phase, Progress { done, total });
+            if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        // Between two pieces of the undo file the token is asked, and no more after that.
+        self.read.go_on();
+        let written = self.prepared.commit_with(&*self.target, undo, &mut progress);
+        written.map_err(|error| match error {
+            repair::Error::Stopped => Error::new(Cause::Cancelled),
+            error => Error::new(error),
+        })
     }
 }
 

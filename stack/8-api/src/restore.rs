@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use xfskit_core::Error as Core;
 use xfskit_core::restore::RestoredName;
 use xfskit_undelete::restore::{Restored, has_attributes, keep, obstacle, restore};
-use xfskit_undelete::{Candidate, Name};
+use xfskit_undelete::{Candidate, Confidence, Name};
 use xfskit_units::index;
 use xfskit_vfs::{Fs, Ino, Inode, NewNode};
 
@@ -140,6 +140,9 @@ impl Undelete<'_> {
             }
             let file = &files[index];
             results[index] = Some(match obstacle(&file.candidate) {
+                _ if file.confidence != Confidence::Good => {
+                    RestoredFile::failed(Error::new(Cause::NotGood))
+                }
                 Some(what) => RestoredFile::failed(Error::new(Core::Unsupported(format!(
                     "restoring {what} in place"
                 )))),

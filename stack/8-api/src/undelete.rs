@@ -12,8 +12,12 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_core::Error as Core;
+use xfskit_format::rtsb::RtSuperblock;
+use xfskit_format::sb::MAGIC;
+use xfskit_format::{Ctx, Location};
 use xfskit_target as target;
 use xfskit_undelete::{self as undelete, Candidate};
+use xfskit_units::{ByteOffset, Geometry};
 
 use crate::builder::{cancel_method, progress_method};
 use crate::cause::Cause;
@@ -238,8 +242,9 @@ impl<'c> Undelete<'c> {
     /// Returns what became of each file, in the same order.
     ///
     /// # Errors
-    /// The directory cannot be made; [`Closed`](crate::ErrorKind::Closed),
-    /// [`Cancelled`](crate::ErrorKind::Cancelled).
+    /// The directory cannot be made; [`InvalidInput`](crate::ErrorKind::InvalidInput) if another
+    /// device than that of the volume was named as the realtime device;
+    /// [`Closed`](crate::ErrorKind::Closed), [`Cancelled`](crate::ErrorKind::Cancelled).
     pub fn copy_to(&self, dir: impl AsRef<Path>, files: &[RemovedFile]) -> Result<Vec<CopiedOut>> {
         let _running = self.volume.owner.enter()?;
         let realtime = self.realtime_device(files)?;
@@ -256,21 +261,31 @@ impl<'c> Undelete<'c> {
                     return Err(Error::new(Cause::Cancelled));
                 }
                 let data: &dyn BlockDevice = &**self.volume.owner.volume().device();
-                let from = if file.realtime { realtime.as_deref() } else { Some(data) };
+                let is_elsewhere = file.realtime && !self.has_realtime_inside();
+                let from = if is_elsewhere { realtime.as_deref() } else { Some(data) };
                 *copied = Some(self.copy(from, dir, file)?);
             }
         }
         Ok(copied.into_iter().flatten().collect())
     }
 
+    /// Returns true if realtime content is on the data device.
+    fn has_realtime_inside(&self) -> bool {
+        self.volume.owner.volume().geo().rtstart.0 > 0
+    }
+
     /// Opens the realtime device, if it was named and one of `files` has content there.
     fn realtime_device(&self, files: &[RemovedFile]) -> Result<Option<Arc<dyn BlockDevice>>> {
-        let Some(name) = self.realtime.as_ref().filter(|_| files.iter().any(|file| file.realtime))
-        else {
-            return Ok(None);
-        };
+        let is_needed = files.iter().any(|file| file.realtime) && !self.has_realtime_inside();
+        let Some(name) = self.realtime.as_ref().filter(|_| is_needed) else { return Ok(None) };
         let opened = target::open_unchecked(&parse(name.as_os_str())?, OpenMode::ReadOnly);
-        opened.map(Some).map_err(Error::new)
+        let opened = opened.map_err(Error::new)?;
+        match other_realtime(self.volume.owner.volume().geo(), &*opened)? {
+            None => Ok(Some(opened)),
+            Some(why) => {
+                Err(Error::new(Cause::NotRealtime { name: name.display().to_string(), why }))
+            }
+        }
     }
 
     /// Copies one file, whose content is on the device `from` if that was named. Only a
@@ -312,11 +327,17 @@ impl<'c> Undelete<'c> {
             return Ok(CopiedOut { to: Some(to), bytes: 0, error: None });
         };
         let mut bytes = 0;
-        let error = match self.content(from, file, &out, &mut bytes) {
-            Err(error) if error.kind() == crate::ErrorKind::Cancelled => return Err(error),
-            written => written.err(),
-        };
-        Ok(CopiedOut { to: Some(to), bytes, error })
+        match self.content(from, file, &out, &mut bytes) {
+            Ok(()) => Ok(CopiedOut { to: Some(to), bytes, error: None }),
+            Err(error) => {
+                // A part of a file would look like all of it. The error is the one to report.
+                let _ = fs::remove_file(&to);
+                match error.kind() {
+                    crate::ErrorKind::Cancelled => Err(error),
+                    _ => Ok(CopiedOut { to: None, bytes: 0, error: Some(error) }),
+                }
+            }
+        }
     }
 
     /// Writes the content of a file, which is on the device `from`. `bytes` counts what was
@@ -355,6 +376,26 @@ impl<'c> Undelete<'c> {
         }
         file.mtime.map_or(Ok(()), |mtime| out.set_modified(system_time(mtime))).map_err(output)
     }
+}
+
+/// Returns why `device` is not the realtime device of the volume, as far as that can be told: with
+/// realtime groups it names the volume; without it has no header.
+fn other_realtime(geo: &Geometry, device: &dyn BlockDevice) -> Result<Option<String>> {
+    let size = device.size().0;
+    let needs = geo.rblocks.0.saturating_mul(geo.blocksize() as u64);
+    if size < needs {
+        return Ok(Some(format!("it has {size} bytes, and that has {needs}")));
+    }
+    let mut first = vec![0; geo.blocksize()];
+    device.read_at(ByteOffset(0), &mut first).map_err(Error::new)?;
+    if first.starts_with(&MAGIC.to_be_bytes()) {
+        return Ok(Some("it begins with the superblock of a volume".to_owned()));
+    }
+    if geo.rgblocks == 0 {
+        return Ok(None);
+    }
+    let ctx = Ctx::new(geo, Location::of("realtime superblock"));
+    Ok(RtSuperblock::verify(&first, &ctx).err().map(|corruption| corruption.to_string()))
 }
 
 impl RemovedFile {
@@ -483,7 +524,7 @@ fn describe(volume: &Volume, candidate: &Arc<Candidate>, paths: &Paths<'_>) -> R
         Some(RemovedExtent {
             range: bytes(extent.startoff, extent.blockcount.0),
             device_offset: if candidate.realtime {
-                extent.startblock.0.checked_mul(geo.blocksize() as u64)?
+                geo.rtb_to_byte(extent.startblock)?.0
             } else {
                 geo.fsb_to_byte(extent.startblock)?.0
             },

@@ -12,6 +12,7 @@ mod files;
 mod guess;
 mod live;
 mod locate;
+mod repair;
 mod snapshot;
 mod trees;
 mod undelete;

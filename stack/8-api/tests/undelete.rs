@@ -39,7 +39,8 @@ impl Place {
         let dir = tempfile::tempdir().unwrap();
         let image = kept::file("v5-rt", dir.path());
         let realtime = dir.path().join("rt");
-        fs::write(&realtime, vec![0; 1 << 20]).unwrap();
+        // As long as that of the volume.
+        fs::File::create(&realtime).unwrap().set_len(64 << 20).unwrap();
         write(&realtime, &content(), START * BLOCK);
         let volume = Volume::open(&image).unwrap();
         let geo = volume.fs().volume().geo();

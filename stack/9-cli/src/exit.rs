@@ -53,6 +53,11 @@ impl Failure {
         Self { exit: 130, message: "stopped; changes made until then are kept".into(), hint: None }
     }
 
+    /// Makes the failure of a command that the user stopped, with what becomes of its work.
+    pub(crate) fn stopped_and(what: &str) -> Self {
+        Self { message: format!("stopped; {what}"), ..Self::stopped() }
+    }
+
     /// Adds a hint what to do next.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }

@@ -35,10 +35,13 @@ use crate::out::Out;
 
 fn main() -> ExitCode {
     let code = match helper::words() {
-        Ok(words) => match Cli::try_parse_from(&words) {
-            Ok(cli) => run(&cli),
-            Err(error) => usage::report(&error, &words),
-        },
+        Ok(words) => {
+            let words = usage::with_help(words);
+            match Cli::try_parse_from(&words) {
+                Ok(cli) => run(&cli),
+                Err(error) => usage::report(&error, &words),
+            }
+        }
         Err(error) => return ExitCode::from(helper::report(&error)),
     };
     ExitCode::from(helper::exit_code(code))

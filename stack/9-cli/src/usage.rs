@@ -33,7 +33,8 @@ pub(crate) fn report(error: &clap::Error, words: &[OsString]) -> u8 {
         let _ = error.print();
     } else {
         let usage = paragraphs(error).find(|text| text.starts_with("Usage:")).unwrap_or_default();
-        eprint!("{}", show::harmless(&format!("error: {failure}\n\n{usage}\n")));
+        let usage = if usage.is_empty() { usage } else { format!("\n{usage}\n") };
+        eprint!("{}", show::harmless(&format!("error: {failure}\n{usage}")));
     }
     failure.exit
 }
@@ -70,6 +71,10 @@ pub(crate) fn failure(error: &clap::Error, grammar: &Command, words: &[OsString]
     let message = paragraphs.next().unwrap_or_default();
     let message = message.trim_start_matches("error: ");
     let message = message.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let message = in_plain_words(&message);
+    if error.kind() == ErrorKind::UnknownArgument && words.iter().any(is_negative) {
+        return Failure::cannot(message).hint("Numbers and sizes are not negative.");
+    }
     let tips = paragraphs.filter_map(|text| Some(text.trim().strip_prefix("tip: ")?.to_owned()));
     let meant = meant_as_long(grammar, words);
     // What clap takes for a cluster of letters is not a value that needs a `--` before it.
@@ -89,6 +94,33 @@ pub(crate) fn failure(error: &clap::Error, grammar: &Command, words: &[OsString]
     };
     Failure::cannot(message)
         .hint(hint.unwrap_or_else(|| "--help lists commands and options.".into()))
+}
+
+/// Returns a message with what the standard library says of numbers in plain words.
+fn in_plain_words(message: &str) -> String {
+    let plain = [
+        ("invalid digit found in string", "not a number"),
+        ("cannot parse integer from empty string", "a number is missing"),
+        ("number too large to fit in target type", "too large"),
+        ("number too small to fit in target type", "too small"),
+    ];
+    plain.iter().fold(message.to_owned(), |message, (from, to)| message.replace(from, to))
+}
+
+/// Returns true for `-1`: a negative number where an option or an argument is expected.
+fn is_negative(word: &OsString) -> bool {
+    let number = word.to_str().and_then(|word| word.strip_prefix('-'));
+    number.is_some_and(|number| number.starts_with(|digit: char| digit.is_ascii_digit()))
+}
+
+/// Returns the words of a request for help as clap has them: `xfskit help mount` is `xfskit mount
+/// --help`.
+pub(crate) fn with_help(words: Vec<OsString>) -> Vec<OsString> {
+    if words.get(1).is_none_or(|word| word != "help") {
+        return words;
+    }
+    let command = words.iter().skip(2).take_while(|word| !word.to_string_lossy().starts_with('-'));
+    words.iter().take(1).chain(command).cloned().chain(["--help".into()]).collect()
 }
 
 fn paragraphs(error: &clap::Error) -> impl Iterator<Item = String> {
@@ -129,6 +161,25 @@ mod tests {
         let mut grammar = Cli::command();
         grammar.build();
         failure(&error, &grammar, &words[1..]).to_string()
+    }
+
+    #[test]
+    fn help_is_a_command_too() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let same = |asked: &str, meant: &str| assert_eq!(with_help(words(asked)), words(meant));
+        same("xfskit help", "xfskit --help");
+        same("xfskit help md scrub", "xfskit md scrub --help");
+        same("xfskit ls help", "xfskit ls help");
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_told_in_plain_words() {
+        for line in ["repair --memory -1 a.img", "path a.img -1", "check -t -2 a.img"] {
+            let hint = hint(&format!("xfskit {line}"));
+            assert!(hint.contains("not negative") && !hint.contains("-- -"), "{hint}");
+        }
+        assert!(hint("xfskit check -t x a.img").contains("not a number"));
+        assert!(hint("xfskit check -t 99999999999999999999 a.img").contains("too large"));
     }
 
     #[test]

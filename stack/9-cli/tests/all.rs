@@ -30,6 +30,7 @@ mod mount_users;
 mod names;
 mod programs;
 mod read;
+mod realtime;
 mod repair;
 mod rescue;
 mod undelete_in_place;

@@ -239,3 +239,66 @@ fn a_missing_structure_exits_with_1() {
         assert!(run.stderr.contains("this volume has no "), "{what:?}: {}", run.stderr);
     }
 }
+
+#[test]
+fn an_empty_file_is_told_as_such() {
+    let bench = Bench::new();
+    let empty = shown(&bench.file("empty", b""));
+    for (command, more) in READERS {
+        let said = expect(2, &[&[*command, &empty], *more].concat()).stderr;
+        assert!(said.contains("not an XFS volume") || *command == "log", "{command}: {said}");
+        assert!(said.contains("The file is empty") || *command == "log", "{command}: {said}");
+    }
+    for args in [&["repair", &empty][..], &["undelete", &empty, "--in-place"]] {
+        let said = expect(2, args).stderr;
+        assert!(said.contains("The file is empty"), "{said}");
+    }
+}
+
+#[test]
+fn a_directory_without_a_mount_is_told_as_such() {
+    let bench = Bench::new();
+    let dir = shown(bench.path("dir").parent().unwrap());
+    for (command, more) in READERS.iter().filter(|(command, _)| *command != "log") {
+        let said = expect(2, &[&[*command, &dir], *more].concat()).stderr;
+        assert!(said.contains("xfskit has mounted no volume there"), "{command}: {said}");
+    }
+    let said = expect(2, &["repair", "--dry-run", &dir]).stderr;
+    assert!(said.contains("xfskit has mounted no volume there"), "{said}");
+}
+
+#[test]
+fn help_is_a_command_and_numbers_are_plain_words() {
+    for (asked, meant) in [(&["help"][..], "--help"), (&["help", "repair"], "--zero-log")] {
+        let help = expect(0, asked).stdout;
+        assert!(help.contains("Usage: xfskit") && help.contains(meant), "{help}");
+    }
+    let said = expect(2, &["repair", "--memory", "-1", "a.img"]).stderr;
+    assert!(said.contains("Numbers and sizes are not negative."), "{said}");
+    let said = expect(2, &["check", "-t", "x", "a.img"]).stderr;
+    assert!(said.contains("not a number") && said.ends_with("options.\n"), "{said:?}");
+    let said = expect(2, &["blocks", "a.img", "-1"]).stderr;
+    assert!(said.contains("not negative"), "{said}");
+}
+
+#[test]
+fn a_mount_point_that_cannot_be_one_is_told_before_the_volume_is_opened() {
+    let bench = Bench::new();
+    let image = shown(&bench.path("nothing.img"));
+    for dir in ["/", "/dev", "/proc"] {
+        let said = expect(2, &["mount", &image, dir]).stderr;
+        assert!(said.contains("needs what is there"), "{said}");
+    }
+    let missing = shown(&bench.path("missing"));
+    let said = expect(2, &["mount", &image, &missing]).stderr;
+    assert!(said.contains(&format!("`mkdir {missing}` makes it")), "{said}");
+}
+
+#[test]
+fn removed_files_are_not_copied_where_no_directory_can_be_made() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("v5-metadir-tree"));
+    let to = shown(&bench.file("file", b"").join("below"));
+    let said = expect(2, &["undelete", &image, "--to", &to]).stderr;
+    assert!(said.contains(&format!("{to}: Not a directory")), "{said}");
+}

@@ -455,6 +455,28 @@ fn killed(place: &Place, rounds: u64) {
     }
 }
 
+#[test]
+fn a_mount_without_a_process_says_so_and_how_it_is_removed() {
+    if !possible() {
+        return;
+    }
+    let place = Place::new("cli-mount-dead");
+    place.mount(&[]);
+    rustix::process::kill_process(place.server(), rustix::process::Signal::KILL).unwrap();
+    let (image, dir) = (shown(&place.image), shown(&place.dir));
+    until("the end of the process", || fs::metadata(&place.dir).is_err());
+    for command in ["stats", "check", "freeze", "thaw", "info"] {
+        let run = expect(2, &[command, &dir]);
+        let says = format!("`xfskit umount {dir}` removes it");
+        assert!(run.stderr.contains(&says), "{command}: {}", run.stderr);
+    }
+    let again = expect(2, &["mount", &image, &dir]);
+    assert!(again.stderr.contains(&format!("`xfskit umount {dir}`")), "{}", again.stderr);
+    expect(0, &["umount", &dir]);
+    expect(0, &["recover", &image]);
+    place.verify();
+}
+
 /// Kills the process of the mount while `file` is open on it, takes the mount down, and replays the
 /// journal.
 fn kill_and_recover(place: &Place, file: fs::File) {

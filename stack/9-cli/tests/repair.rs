@@ -2,11 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
-use xfskit_test_support::verify;
+use xfskit_test_support::{Need, needs, verify};
 
-use crate::common::{Bench, damage, expect, inode_at, json, objects, shown, xfskit};
+use crate::common::{
+    Bench, begin, damage, expect, inode_at, interrupt, json, objects, shown, xfskit,
+};
 
 /// Overwrites AGF, AGI and AGFL of the first group.
 fn lose_headers(image: &Path) {
@@ -288,5 +296,143 @@ fn volumes_with_quota_and_other_features_have_a_plan_and_a_copy() {
         } else {
             expect(2, &["repair", &image]);
         }
+    }
+}
+
+/// Runs `xfskit` where no file may be longer than so many KiB.
+fn limited(kib: u32, args: &[&str]) -> (Option<i32>, String) {
+    let script = format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$@\"");
+    let mut command = Command::new("bash");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_xfskit")]).args(args);
+    let run = command.output().unwrap();
+    (run.status.code(), String::from_utf8_lossy(&run.stderr).into_owned())
+}
+
+#[test]
+fn an_undo_file_without_room_is_removed_and_nothing_is_written() {
+    let bench = Bench::new();
+    let path = bench.kept("v5");
+    lose_headers(&path);
+    let damaged = fs::read(&path).unwrap();
+    let other = bench.path("elsewhere");
+    for args in
+        [&["repair", &shown(&path)][..], &["repair", "--undo-file", &shown(&other), &shown(&path)]]
+    {
+        let (code, said) = limited(4, args);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("the undo file ") && said.contains("File too large"), "{said}");
+        assert!(said.contains("Nothing was written. --undo-file names another place"), "{said}");
+        assert!(fs::read(&path).unwrap() == damaged, "written");
+        assert!(!undo_file(&path).exists() && !other.exists(), "{said}");
+    }
+}
+
+#[test]
+fn an_undo_file_that_cannot_be_made_is_told_before_the_survey() {
+    let bench = Bench::new();
+    let path = bench.kept("v5");
+    let taken = bench.file("taken", b"content");
+    for (file, why) in [
+        (shown(&taken), "it exists already"),
+        (shown(&bench.path("no/such/dir")), "there is no such directory"),
+        (format!("{}/undo", shown(&taken)), "there is no such directory"),
+    ] {
+        // The volume is sound: the survey would find nothing to write.
+        let run = expect(2, &["repair", "--undo-file", &file, &shown(&path)]);
+        assert!(run.stderr.contains(why) && run.stderr.contains("Nothing was"), "{}", run.stderr);
+    }
+    assert_eq!(fs::read(&taken).unwrap(), b"content");
+    let dir = shown(bench.path("dir").parent().unwrap());
+    for target in [&dir[..], "/dev/null"] {
+        let run = expect(2, &["repair", target]);
+        assert!(run.stderr.contains("neither a file nor a block device"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn undo_says_which_file_and_which_target_it_needs() {
+    let bench = Bench::new();
+    let path = bench.kept("v5");
+    let image = shown(&path);
+    lose_headers(&path);
+    expect(0, &["repair", "-q", &image]);
+    let repaired = fs::read(&path).unwrap();
+    let undo = shown(&undo_file(&path));
+    let short = bench.file("short", &repaired[..1 << 20]);
+    let empty = bench.file("empty", b"");
+    let cut = bench.file("cut", &fs::read(&undo).unwrap()[..3000]);
+    let dir = shown(bench.path("dir").parent().unwrap());
+    for (file, target, why) in [
+        (&shown(&empty), &image, "it is no undo file"),
+        (&image, &image, "it is no undo file"),
+        (&shown(&cut), &image, "the repair had not begun to write"),
+        (&dir, &image, "Is a directory"),
+        (&shown(&bench.path("nothing")), &image, "No such file or directory"),
+        (&undo, &shown(&short), "and this one has 1048576"),
+        (&undo, &shown(&empty), "and this one has 0"),
+    ] {
+        let said = expect(2, &["undo", file, target]).stderr;
+        assert!(said.contains(why) && said.contains("Nothing was written. Name the"), "{said}");
+    }
+    assert!(fs::read(&path).unwrap() == repaired, "written");
+    expect(0, &["undo", &undo, &image]);
+}
+
+#[test]
+fn a_plan_needs_no_permission_to_write() {
+    if !needs(&[Need::Mount]) {
+        return;
+    }
+    let bench = Bench::new();
+    let path = bench.kept("v5");
+    lose_headers(&path);
+    let before = fs::read(&path).unwrap();
+    let dir = path.parent().unwrap();
+    let program = dir.join("xfskit");
+    fs::copy(env!("CARGO_BIN_EXE_xfskit"), &program).unwrap();
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    let run = |args: &[&str]| loop {
+        let mut command = Command::new(&program);
+        match command.args(args).arg(&path).uid(65534).gid(65534).output() {
+            // Another test's child has the copy of the program open for a moment after its fork.
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                sleep(Duration::from_millis(5));
+            }
+            output => break output.unwrap(),
+        }
+    };
+    let plan = run(&["repair", "--dry-run"]);
+    let said = String::from_utf8_lossy(&plan.stdout).into_owned();
+    assert_eq!(plan.status.code(), Some(1), "{}", String::from_utf8_lossy(&plan.stderr));
+    assert!(said.contains("group.0: make the btrees"), "{said}");
+    assert_eq!(run(&["repair", "--explain", "group.0"]).status.code(), Some(0));
+    let repair = run(&["repair"]);
+    assert_eq!(repair.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&repair.stderr).contains("Permission denied"));
+    assert!(fs::read(&path).unwrap() == before && !undo_file(&path).exists());
+}
+
+#[test]
+fn a_repair_that_is_stopped_leaves_nothing_behind() {
+    let bench = Bench::new();
+    let path = bench.kept("v5");
+    lose_headers(&path);
+    let damaged = fs::read(&path).unwrap();
+    let args = ["repair", &shown(&path)];
+    // The signal comes while the survey waits for its temporary files, or before.
+    let child = begin(&args);
+    interrupt(&child);
+    let run = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    match run.status.code() {
+        Some(130) => {
+            assert!(said.contains("stopped; nothing was written"), "{said}");
+            assert!(fs::read(&path).unwrap() == damaged && !undo_file(&path).exists());
+        }
+        // It came before the program handles signals: nothing had begun.
+        None => assert!(fs::read(&path).unwrap() == damaged && !undo_file(&path).exists()),
+        // It came too late to stop the repair.
+        code => assert_eq!(code, Some(0), "{said}"),
     }
 }

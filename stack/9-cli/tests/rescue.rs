@@ -164,3 +164,40 @@ fn salvage_goes_on_beside_a_damaged_block_of_an_inode_btree() {
     assert!(report.contains("group 0"), "{report}");
     assert_eq!(found, FILES, "{report}");
 }
+
+#[test]
+fn two_copies_do_not_go_into_one_directory_at_once() {
+    let bench = Bench::new();
+    let (image, to) = (shown(&bench.kept("v5-metadir-tree")), bench.path("to"));
+    std::fs::create_dir(&to).unwrap();
+    for args in
+        [&["repair", "--salvage", &shown(&to), &image][..], &["get", &image, "/", &shown(&to)]]
+    {
+        // As the other copy holds it.
+        let mut command = std::process::Command::new("flock");
+        command.arg("-x").arg(&to).arg(env!("CARGO_BIN_EXE_xfskit")).args(args);
+        let run = command.output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(2), "{said}");
+        assert!(said.contains("is under way") && said.contains("another directory"), "{said}");
+        assert!(std::fs::read_dir(&to).unwrap().next().is_none(), "written");
+    }
+    expect(0, &["repair", "--salvage", &shown(&to), &image]);
+}
+
+#[test]
+fn a_salvage_that_cannot_be_written_says_what_to_do() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("v5"));
+    let to = shown(&bench.path("no/such/dir"));
+    let said = expect(2, &["repair", "--salvage", &to, &image]).stderr;
+    assert!(said.contains("Make the directory that is to hold it first."), "{said}");
+    let script = format!(
+        "'{}' repair --salvage - '{image}' | true; exit ${{PIPESTATUS[0]}}",
+        env!("CARGO_BIN_EXE_xfskit")
+    );
+    let run = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(1), "{said}");
+    assert!(said.contains("closed the pipe"), "{said}");
+}

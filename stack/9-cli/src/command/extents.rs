@@ -138,19 +138,33 @@ fn text(file: &OsStr, layout: &Layout, extents: &[Extent], end: FileEnd) -> Stri
     if extents.is_empty() {
         return format!("{name}: no extents\n");
     }
+    // The realtime device has groups of its own, or none, and no stripes.
+    let layout = if end.realtime {
+        &Layout { group: layout.rtgroup, unit: 0, width: 0, ..*layout }
+    } else {
+        layout
+    };
+    let (place_title, group_title, offset_title) = match (end.realtime, layout.group) {
+        (false, _) => ("BLOCK-RANGE", "AG", "AG-OFFSET"),
+        (true, 0) => ("RT-BLOCK-RANGE", "", ""),
+        (true, _) => ("RT-BLOCK-RANGE", "RG", "RG-OFFSET"),
+    };
     let rows = rows(layout, extents, end);
     let width = |least: usize, of: fn(&Row) -> &str| {
         rows.iter().map(|row| of(row).len()).fold(least, usize::max)
     };
     let (range, place) = (width(16, |row| &row.range), width(16, |row| &row.place));
-    let (group, in_group) = (width(2, |row| &row.group), width(16, |row| &row.in_group));
+    let (group, in_group) = match layout.group {
+        0 => (0, 0),
+        _ => (width(2, |row| &row.group), width(16, |row| &row.in_group)),
+    };
     let total = rows.iter().map(|row| row.total.to_string().len()).fold(5, usize::max);
     let mut text = format!("{name}:\n");
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
         "{:>4}: {:<range$} {:<place$} {:>group$} {:<in_group$} {:>total$} FLAGS",
-        "EXT", "FILE-OFFSET", "BLOCK-RANGE", "AG", "AG-OFFSET", "TOTAL",
+        "EXT", "FILE-OFFSET", place_title, group_title, offset_title, "TOTAL",
     );
     for (n, row) in rows.iter().enumerate() {
         let mut line = format!(
@@ -182,13 +196,14 @@ fn rows(layout: &Layout, extents: &[Extent], end: FileEnd) -> Vec<Row> {
         if extent.start > at {
             rows.push(hole(at, extent.start - at));
         }
-        let group = extent.device / layout.group.max(1);
-        let in_group = range(extent.device % layout.group.max(1), extent.len);
+        let group = extent.device.checked_div(layout.group);
+        let in_group = extent.device.checked_rem(layout.group);
+        let in_group = in_group.map(|start| format!("({})", range(start, extent.len)));
         rows.push(Row {
             range: format!("[{}]:", range(extent.start, extent.len)),
             place: range(extent.device, extent.len),
-            group: group.to_string(),
-            in_group: format!("({in_group})"),
+            group: group.map_or(String::new(), |group| group.to_string()),
+            in_group: in_group.unwrap_or_default(),
             total: extent.len / UNIT,
             flags: format!("{:06o}", flags(layout, extent)),
         });

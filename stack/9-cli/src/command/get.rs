@@ -97,8 +97,11 @@ fn dest_failure(args: &Get, error: &io::Error) -> Failure {
 
 fn failure(args: &Get, error: &xfskit::Error) -> Failure {
     match (error.kind(), io_cause(error)) {
-        (ErrorKind::Cancelled, _) => Failure::stopped(),
+        (ErrorKind::Cancelled, _) => Failure::stopped_and("what was copied until then is kept"),
         (_, Some(error)) => dest_failure(args, error),
+        (ErrorKind::ResourceBusy, None) => {
+            Failure::cannot(error.to_string()).hint("Name another directory.")
+        }
         (ErrorKind::AlreadyExists, None) => Failure::cannot(error.to_string())
             .hint("Give a name that is not taken, or an empty directory for a directory."),
         _ => open::failure(error),

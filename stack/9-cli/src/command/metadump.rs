@@ -156,7 +156,7 @@ fn remove(path: &Path) {
 
 fn write(prepared: PreparedMetadump<'_>, to: impl Write) -> Result<MetadumpReport, Failure> {
     prepared.write(to).map_err(|error| match (error.kind(), io_cause(&error)) {
-        (ErrorKind::Cancelled, _) => Failure::stopped(),
+        (ErrorKind::Cancelled, _) => Failure::stopped_and("no whole file was written"),
         (_, Some(cause)) if cause.kind() == IoKind::BrokenPipe => Failure::problem(
             "the reader of the metadump closed the pipe; what it got is incomplete",
         ),

@@ -262,10 +262,17 @@ pub(crate) fn in_use(name: &str) -> Option<xfskit::Error> {
     Device::open_writable(path).err().filter(|error| error.kind() == ErrorKind::ResourceBusy)
 }
 
+/// Prints a note if the target is in use, so that it may change while it is read.
+pub(crate) fn note_in_use(name: &str, out: &Out) {
+    if let Some(error) = in_use(name) {
+        out.note(&format!("{error}: what is read may be changes under way"));
+    }
+}
+
 /// Returns the failure of opening a volume, with a hint.
 pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
     let failure = Failure::cannot(about(name, error.reason()));
-    if let Some(hint) = error.hint() {
+    if let Some(hint) = error.hint().or_else(|| of_directory(name)) {
         return failure.hint(hint);
     }
     match error.kind() {
@@ -288,8 +295,17 @@ pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
     }
 }
 
+/// Returns the hint for a directory in the place of a target.
+pub(crate) fn of_directory(name: &str) -> Option<String> {
+    let is_dir = Path::new(name).is_dir();
+    is_dir.then(|| "xfskit has mounted no volume there. Name an image or a device.".to_owned())
+}
+
 /// Returns the hint for a device with neither a superblock nor a secondary.
 pub(crate) fn no_superblock(name: &str) -> String {
+    if std::fs::metadata(name).is_ok_and(|file| file.is_file() && file.len() == 0) {
+        return "The file is empty. `xfskit mkfs` makes a volume.".to_owned();
+    }
     format!(
         "No copy of an XFS superblock was found either. `xfskit targets {name}` lists partitions \
          and logical volumes; `xfskit md guess` puts members of an array in order."

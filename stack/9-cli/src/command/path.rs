@@ -122,5 +122,8 @@ pub(super) fn number(word: &str) -> Result<u64, Failure> {
         None => word.parse(),
     };
     let plain = !word.starts_with('+');
-    parsed.ok().filter(|_| plain).ok_or_else(|| Failure::cannot(format!("{word:?} is no number")))
+    parsed.ok().filter(|_| plain).ok_or_else(|| match word {
+        "" => Failure::cannot("a number is missing: write A, or A-B"),
+        _ => Failure::cannot(format!("{word:?} is no number")),
+    })
 }

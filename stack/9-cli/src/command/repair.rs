@@ -1,11 +1,13 @@
 //! `xfskit repair` and `xfskit undo`.
 
 use std::fmt::Write as _;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
 use serde_json::json;
-use xfskit::target::Target;
-use xfskit::{ErrorKind, PreparedRepair, RepairPlan, Repaired};
+use xfskit::target::{Device, Target};
+use xfskit::{ErrorKind, PreparedRepair, RepairPhase, RepairPlan, Repaired};
 
 use super::check::Phases;
 use super::mount;
@@ -13,6 +15,7 @@ use super::open::{self, about};
 use crate::exit::{ExitStatus, Failure, Outcome};
 use crate::grammar::repair::{Repair, Undo};
 use crate::out::Out;
+use crate::progress::{Progress, Unit};
 use crate::show;
 use crate::stop::Stop;
 
@@ -35,7 +38,13 @@ pub(crate) fn repair(args: &Repair, out: &Out) -> Outcome {
     let plan_only = args.dry_run || args.explain.is_some();
     let repair = repair.accept_loss(args.accept_loss).zero_log(args.zero_log).plan_only(plan_only);
     let repair = args.memory.into_iter().fold(repair, xfskit::Repair::memory);
-    let prepared = repair.prepare(name);
+    let prepared = match repair.prepare(name) {
+        // A plan needs no permission to write.
+        Err(error) if plan_only && is_not_writable(&error) => {
+            Device::open(name).and_then(|device| repair.prepare_device(&device))
+        }
+        prepared => prepared,
+    };
     drop(repair);
     drop(progress);
     let prepared = prepared.map_err(|error| failed(name, &error))?;
@@ -47,26 +56,39 @@ pub(crate) fn repair(args: &Repair, out: &Out) -> Outcome {
         report(name, &prepared, None, out)?;
         ExitStatus::of(prepared.plan().is_empty())
     } else {
-        let written = commit(name, &prepared, undo.as_deref())?;
+        let written = commit(name, &prepared, undo.as_deref(), (&stop, out))?;
         report(name, &prepared, Some((written, undo.as_deref())), out)?;
         ExitStatus::Success
     };
     Ok(status)
 }
 
-/// Writes the repair. Returns nothing where there was nothing to do.
+fn is_not_writable(error: &xfskit::Error) -> bool {
+    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnly)
+}
+
+/// Writes the repair, with a bar for each phase. Returns nothing where there was nothing to do.
 fn commit(
     name: &str,
     prepared: &PreparedRepair,
     undo: Option<&Path>,
+    (stop, out): (&Stop, &Out),
 ) -> Result<Option<Repaired>, Failure> {
     if prepared.bytes() == 0 {
         return Ok(None);
     }
     let file = undo.map(|path| prepared.undo_file(path)).transpose();
     let mut file = file.map_err(|error| failed(name, &error))?;
-    let written = prepared.commit(file.as_mut()).map_err(|error| failed(name, &error))?;
-    Ok(Some(written))
+    let mut now: Option<(RepairPhase, Progress)> = None;
+    let written = prepared.commit_with(file.as_mut(), stop.token(), |phase, at| {
+        let (_, progress) = match now.take() {
+            Some(shown) if shown.0 == phase => now.insert(shown),
+            _ => now.insert((phase, Progress::new(out, phase.title(), Unit::Bytes))),
+        };
+        progress.set(at.done, at.total);
+    });
+    drop(now);
+    written.map(Some).map_err(|error| failed(name, &error))
 }
 
 /// Prints the plan and what was done.
@@ -190,12 +212,15 @@ fn undo_path(args: &Repair) -> Result<Option<PathBuf>, Failure> {
         return Ok(None);
     }
     if let Some(file) = &args.undo_file {
+        may_be_created(file)?;
         return Ok(Some(file.clone()));
     }
     let name = &*args.target;
     let target = Target::parse(name).map_err(|error| failed(name, &error))?;
-    // That it is missing says the error of opening it.
-    let image = target.path().filter(|path| path.is_file() || !path.exists());
+    // The error of opening it says that it is missing, or a directory.
+    let is_device =
+        |path: &Path| path.metadata().is_ok_and(|target| target.file_type().is_block_device());
+    let image = target.path().filter(|path| !is_device(path));
     let Some(image) = image else {
         return Err(Failure::cannot(format!(
             "{name}: there is no place for an undo file beside it"
@@ -212,6 +237,26 @@ fn undo_path(args: &Repair) -> Result<Option<PathBuf>, Failure> {
         None => Err(Failure::cannot(format!("{name}: there are too many undo files beside it"))
             .hint("--undo-file names another place.")),
     }
+}
+
+/// Fails where an undo file cannot be created: before the survey, not after it.
+fn may_be_created(file: &Path) -> Result<(), Failure> {
+    let shown = file.display();
+    if file.symlink_metadata().is_ok() {
+        return Err(Failure::cannot(format!("the undo file {shown}: it exists already")).hint(
+            "Nothing was written. Name a file that does not exist; --no-undo does without.",
+        ));
+    }
+    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !dir.is_dir() {
+        return Err(Failure::cannot(format!("the undo file {shown}: there is no such directory"))
+            .hint("Nothing was written. Make the directory first, or name another place."));
+    }
+    rustix::fs::access(dir, Access::WRITE_OK).map_err(|error| {
+        let error = std::io::Error::from(error);
+        Failure::cannot(format!("the undo file {shown}: {error}"))
+            .hint("Nothing was written. --undo-file names another place; --no-undo does without.")
+    })
 }
 
 /// `xfskit undo`.
@@ -238,7 +283,8 @@ pub(super) fn refuse_mount(name: &str) -> Result<(), Failure> {
 pub(super) fn failed(name: &str, error: &xfskit::Error) -> Failure {
     let failure = Failure::cannot(about(name, error));
     match error.kind() {
+        ErrorKind::Cancelled => Failure::stopped_and("nothing was written"),
         ErrorKind::NotXfs => failure.hint(open::no_superblock(name)),
-        _ => open::hinted(failure, error.hint()),
+        _ => open::hinted(failure, error.hint().or_else(|| open::of_directory(name))),
     }
 }

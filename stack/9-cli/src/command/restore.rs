@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Restore, out: &Out) -> Outcome {
         restore = restore.realtime(realtime);
     }
     let restored = restore.run(source, image).map_err(|error| match error.kind() {
-        ErrorKind::Cancelled => Failure::stopped(),
+        ErrorKind::Cancelled => Failure::stopped_and("no whole image was made"),
         ErrorKind::AlreadyExists => Failure::cannot(format!("{}: {error}", image.display()))
             .hint("Give the name of a new image, or overwrite it: --force."),
         _ => failure(args, &error),
@@ -81,6 +81,11 @@ fn not_readable(args: &Restore, error: &io::Error) -> Failure {
 }
 
 fn failure(args: &Restore, error: &xfskit::Error) -> Failure {
+    // What cannot be opened or written is the image, and its error has its own words.
+    if let (ErrorKind::StorageFull, Some(image)) = (error.kind(), &args.image) {
+        return Failure::cannot(format!("{}: {error}", image.display()))
+            .hint("No image was made. Free some space, or choose another place.");
+    }
     let text = format!("{}: {}", args.file.display(), error.reason());
     open::hinted(Failure::cannot(text), error.hint())
 }

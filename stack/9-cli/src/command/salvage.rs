@@ -31,6 +31,7 @@ pub(super) fn run(args: &Repair, dest: &Path, out: &Out) -> Outcome {
         dest_dir::refuse(name, dest)?;
     }
     open::warn(name, out)?;
+    open::note_in_use(name, out);
     let stop = Stop::on_signals()?;
     let progress = Progress::new(out, "salvage", Unit::Count("files"));
     let salvage = Salvage::new()
@@ -66,14 +67,36 @@ fn report(salvaged: &Salvaged, to_stdout: bool, out: &Out) -> Result<(), Failure
 
 fn failure(name: &str, dest: &Path, error: &xfskit::Error) -> Failure {
     match (error.kind(), io_cause(error).map(io::Error::kind)) {
-        (ErrorKind::Cancelled, _) => Failure::stopped(),
+        (ErrorKind::Cancelled, _) => Failure::stopped_and("what was copied until then is kept"),
         (ErrorKind::AlreadyExists, _) => Failure::cannot(error.to_string())
             .hint("Name a directory that does not exist, or an empty one."),
-        (_, Some(IoKind::NotFound)) if error.kind() != ErrorKind::NotFound => {
-            Failure::cannot(format!("{}: {error}", dest.display()))
+        (ErrorKind::ResourceBusy, None) => {
+            Failure::cannot(error.to_string()).hint("Name another directory.")
+        }
+        (_, Some(IoKind::BrokenPipe)) => {
+            Failure::problem("the reader of the archive closed the pipe; the archive is incomplete")
+        }
+        (_, Some(IoKind::StorageFull)) if dest.as_os_str() == "-" => {
+            Failure::cannot(error.to_string())
+                .hint("Free some space on the side that receives the archive.")
         }
         (_, Some(IoKind::StorageFull)) => Failure::cannot(error.to_string())
             .hint("Free some space; what was copied is still there."),
+        (_, Some(cause)) if is_of_dest(dest, error) => {
+            let failure = Failure::cannot(error.to_string());
+            match cause {
+                IoKind::NotFound => failure.hint("Make the directory that is to hold it first."),
+                IoKind::PermissionDenied => {
+                    failure.hint("Choose a directory that you may write to.")
+                }
+                _ => failure,
+            }
+        }
         _ => failed(name, error),
     }
+}
+
+/// Returns true for an error of the destination, which names it.
+fn is_of_dest(dest: &Path, error: &xfskit::Error) -> bool {
+    error.to_string().contains(&format!("writing {}", dest.display()))
 }

@@ -1,6 +1,7 @@
 //! `xfskit undelete`: finds removed files, copies them out, gives them back in place.
 
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Serialize;
@@ -103,14 +104,15 @@ pub(crate) fn run(volume: &Volume, args: &locate::Undelete, out: &Out) -> Outcom
     if let Some(dir) = &args.to {
         dest::refuse(&args.target.name, dir)?;
     }
-    let found = find(volume, args, out)?;
+    open::note_in_use(&args.target.name, out);
+    let found = find(volume, args, None, out)?;
     let files = &found.files;
     let mut work = Undelete::new(volume);
     if let Some(device) = &args.rtdev {
         work = work.realtime(args.target.name.beside(device));
     }
     if let Some(dir) = &args.to {
-        let copied = work.copy_to(dir, files).map_err(|error| open::failure(&error))?;
+        let copied = work.copy_to(dir, files).map_err(|error| not_copied(dir, &error))?;
         print_all(files, copied.iter().map(Done::Copied), out)?;
     } else if args.in_place {
         let planned = work.plan_restore(files).map_err(|error| open::failure(&error))?;
@@ -121,6 +123,22 @@ pub(crate) fn run(volume: &Volume, args: &locate::Undelete, out: &Out) -> Outcom
     Ok(end(&found, out))
 }
 
+/// Returns the failure of copying anything at all: the directory cannot be made, or the realtime
+/// device cannot be used.
+fn not_copied(dir: &Path, error: &xfskit::Error) -> Failure {
+    let is_of_device = error.kind() == ErrorKind::InvalidInput || error.hint().is_some();
+    let text = if is_of_device { error.to_string() } else { format!("{}: {error}", dir.display()) };
+    let hint = match error.kind() {
+        ErrorKind::Cancelled => return Failure::stopped_and("what was copied until then is kept"),
+        ErrorKind::InvalidInput => Some("Name the realtime device of the volume: --rtdev".into()),
+        ErrorKind::PermissionDenied if error.hint().is_none() => {
+            Some("Choose a directory that you may write to.".into())
+        }
+        _ => error.hint(),
+    };
+    open::hinted(Failure::cannot(text), hint)
+}
+
 /// `xfskit undelete --in-place`: gives files back. From the search on the target is open for
 /// writing, so that nothing else changes it; what is written first is the replay of its journal,
 /// after the search.
@@ -129,7 +147,9 @@ pub(crate) fn restore(args: &locate::Undelete, out: &Out) -> Outcome {
     refuse_mount(name)?;
     let stop = Stop::on_signals()?;
     let device = Device::open_writable(name).map_err(|error| open::not_opened(name, &error))?;
-    let found = find(&open::volume_quietly_on(&args.target, &device, out)?, args, out)?;
+    let search = open::volume_quietly_on(&args.target, &device, out)?;
+    let found = find(&search, args, Some(&stop), out)?;
+    drop(search);
     if found.files.is_empty() {
         return Ok(end(&found, out));
     }
@@ -150,8 +170,13 @@ pub(crate) fn restore(args: &locate::Undelete, out: &Out) -> Outcome {
     Ok(end(&found, out))
 }
 
-/// Finds the removed files that the arguments select.
-fn find(volume: &Volume, args: &locate::Undelete, out: &Out) -> Result<RemovedFiles, Failure> {
+/// Finds the removed files that the arguments select, unless the user stops it.
+fn find(
+    volume: &Volume,
+    args: &locate::Undelete,
+    stop: Option<&Stop>,
+    out: &Out,
+) -> Result<RemovedFiles, Failure> {
     let pattern = args.pattern.as_deref().map(matcher).transpose()?;
     let progress = Progress::beside_output(out, "undelete", Unit::Count("read"));
     let search = Undelete::new(volume).free_space(!args.quick).phases(|phase, at| {
@@ -160,7 +185,14 @@ fn find(volume: &Volume, args: &locate::Undelete, out: &Out) -> Result<RemovedFi
             progress.set(at.done, at.total);
         }
     });
-    let mut found = search.run().map_err(|error| open::failure(&error))?;
+    let search = match stop {
+        Some(stop) => search.cancel(stop.token()),
+        None => search,
+    };
+    let mut found = search.run().map_err(|error| match error.kind() {
+        ErrorKind::Cancelled => Failure::stopped_and("nothing was written"),
+        _ => open::failure(&error),
+    })?;
     progress.finish();
     found.files.retain(|file| {
         let fits = pattern.as_ref().is_none_or(|pattern| pattern.matches(file));

@@ -110,7 +110,8 @@ PATTERN selects files by name, or by path if it has a slash: *, ?, [a-z]. In a p
 slashes too.
 
 --to copies what is listed, under its path, into a directory that must not be on the volume. Nothing
-that exists is replaced. Content on a realtime device is copied from --rtdev.
+that exists is replaced, and a file that cannot be copied whole leaves no part of it. Content on a
+realtime device is copied from --rtdev.
 
 --in-place gives good files back on TARGET itself, which must not be mounted: each in one
 transaction, with the blocks that it had, and its old number, owner, permissions, times and extended

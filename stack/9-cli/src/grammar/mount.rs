@@ -22,7 +22,7 @@ Its options are those of mount(8) for XFS, and of FUSE:
                              fsync(2), or some time later; a plain FUSE mount does not hear sync(2)]
   wsync, dirsync             make changes of names and attributes durable at once
   discard                    give freed blocks back to the device, once they are free for good
-  logbsize=, logbufs=        how the journal is written
+  logbsize=, logbufs=        how the journal is written: 16k to 256k, 2 to 8
   allow_other                give other users access, by permissions; root needs it for that too
   dev, suid, noexec          device files work, setuid works, programs do not run
   no_open                    refuse OPEN, which saves a request for each open; atimes may be older,
@@ -30,8 +30,12 @@ Its options are those of mount(8) for XFS, and of FUSE:
   io_uring, no_io_uring      receive requests by io_uring, or by /dev/fuse [default]; needs Linux 6.14
                              and `echo Y > /sys/module/fuse/parameters/enable_uring` before, else the
                              mount says so in its log and goes on by /dev/fuse
-  threads=N                  number of threads that serve requests
-  busy_poll=MICROSECONDS     a thread looks for the next request so long before it sleeps; 0: never
+  threads=N                  number of threads that serve requests, up to 256
+  busy_poll=MICROSECONDS     a thread looks for the next request so long before it sleeps, up to
+                             10000; 0: never
+  lazytime, inode64, attr2, nouuid, allocsize=, default_permissions, rw, async, exec, nosuid, nodev,
+  relatime, auto, noauto, user, nofail, _netdev, x-…
+                             taken as they are in fstab: it is so already, or means nothing here
   idmap=, idle-timeout=, subdir=, logdev=, cache=, overlay=, log=, force
                              as the options of the command line with these names, for fstab
 

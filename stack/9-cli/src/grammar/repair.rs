@@ -31,14 +31,16 @@ is whole is replayed with --zero-log, too.
 
 Before the first write all that is overwritten goes to an undo file, beside an image (IMAGE.undo)
 unless --undo-file names another; `xfskit undo` takes the repair back. Linux refuses the volume
-until the last write (needsrepair); after a crash, run the same command again.
+until the last write (needsrepair); after a crash, run the same command again. Ctrl-C ends the
+repair before its first write, and nothing is left behind; once it writes, it goes on to the end.
 
 --salvage repairs nothing, and only reads the target: every file that can be read goes to a new
 directory, files that no directory names any more to its lost+found. The report names what is
 damaged, and the missing bytes of each file, which are zeroes in the copy.
 
-Exit code 0: clean, or repaired. 1: damage remains. 2: the repair could not run. With --salvage,
-0: all was read. 1: something is damaged or missing.
+Exit code 0: clean, or repaired. 1: damage remains, or losses are not accepted. 2: the repair could
+not run, and nothing was written. With --salvage, 0: all was read. 1: something is damaged, or
+missing.
 
 Examples:
   xfskit repair --dry-run disk.img               print the plan

@@ -33,6 +33,7 @@ mod snapshot;
 mod table;
 mod umount;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -56,6 +57,8 @@ pub(crate) use requests::stats;
 pub(crate) use snapshot::{holds, is_mounted, snapshot, volume_to_read};
 pub(crate) use umount::umount;
 
+/// Directories that a mount must not hide from the process that serves it.
+const NEEDED: &[&str] = &["/", "/dev", "/proc"];
 /// Time between looks at the request to stop.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -131,13 +134,23 @@ fn serve(mounted: &Mounted, control: &control::Socket, stop: &Stop) -> Result<()
 /// Verifies that something can be mounted on `dir`, and returns its absolute path.
 fn mount_point(dir: &Path) -> Result<PathBuf, Failure> {
     let cannot = |why: String| Failure::cannot(format!("{}: {why}", dir.display()));
-    let path = dir.canonicalize().map_err(|error| cannot(error.to_string()))?;
-    if !path.is_dir() {
-        return Err(cannot("not a directory".into()));
+    let path = dir.canonicalize().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            cannot(error.to_string()).hint(format!("`mkdir {}` makes it", dir.display()))
+        }
+        _ => cannot(error.to_string()),
+    })?;
+    if NEEDED.iter().any(|needed| path == Path::new(needed)) {
+        return Err(cannot("the process that serves the mount needs what is there".into())
+            .hint("Mount on another directory"));
     }
     if mounts::find(&path)?.is_some() {
         return Err(cannot("a volume is mounted there by xfskit already".into())
             .hint(format!("`xfskit umount {}` unmounts it", dir.display())));
+    }
+    // Behind a mount without a process there is nothing that could be looked at.
+    if !path.is_dir() {
+        return Err(cannot("not a directory".into()));
     }
     if !Path::new("/dev/fuse").exists() {
         return Err(Failure::cannot("/dev/fuse is missing").hint("`modprobe fuse`, as root"));

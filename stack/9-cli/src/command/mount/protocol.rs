@@ -167,6 +167,9 @@ pub(crate) struct Layout {
     pub unit: u64,
     /// Stripe width, or 0.
     pub width: u64,
+    /// Length of a realtime group, or 0.
+    #[serde(default)]
+    pub rtgroup: u64,
 }
 
 impl Layout {
@@ -179,6 +182,7 @@ impl Layout {
             group: bytes(geo.agblocks),
             unit: bytes(geo.unit),
             width: bytes(geo.width),
+            rtgroup: geo.rgblocks << geo.blocklog,
         }
     }
 }
@@ -213,14 +217,19 @@ pub(crate) struct FileEnd {
     pub size: u64,
     /// Extents behind the end of the content are listed, too.
     pub preallocated: bool,
+    /// The content is on the realtime device.
+    #[serde(default)]
+    pub realtime: bool,
 }
 
 impl FileEnd {
     /// Returns where the listing of a fork ends.
     pub(crate) fn of(map: &xfskit::ExtentMap, fork: FileFork) -> Self {
         match fork {
-            FileFork::Data => Self { size: map.size, preallocated: map.preallocated },
-            FileFork::Attr => Self { size: 0, preallocated: true },
+            FileFork::Data => {
+                Self { size: map.size, preallocated: map.preallocated, realtime: map.realtime }
+            }
+            FileFork::Attr => Self { size: 0, preallocated: true, realtime: false },
         }
     }
 }
@@ -280,7 +289,7 @@ impl Client {
     pub(super) fn ask(entry: &MountEntry, request: Request) -> Result<Self, Failure> {
         Self::connect(entry, request).ok_or_else(|| {
             let shown = entry.dir.display();
-            Failure::problem(format!("{shown}: no process serves the mount"))
+            Failure::cannot(format!("{shown}: no process serves the mount"))
                 .hint(format!("`xfskit umount {shown}` removes it"))
         })
     }
