@@ -17,7 +17,7 @@ use xfskit_format::{Corruption, Expected, Value};
 use xfskit_units::{LogBlock, Lsn};
 use zerocopy::FromBytes;
 
-use crate::record::{Crc, Record};
+use crate::record::{Crc, Record, summed_header};
 use crate::ring::{RECORD_MAX, Ring, Window};
 use crate::{Error, Result};
 
@@ -41,7 +41,8 @@ pub struct Search {
     pub torn: Option<Torn>,
 }
 
-/// An incomplete record at the head. It is cut off together with everything after it.
+/// An incomplete record at the head, or a damaged one. It is cut off together with everything after
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torn {
     /// The head before the cut.
@@ -50,6 +51,16 @@ pub struct Torn {
     pub at: LogBlock,
     /// The check that failed.
     pub corruption: Box<Corruption>,
+    /// All of it arrived: its checksum is right, and the field that failed is damage.
+    pub is_whole: bool,
+    /// It is whole, and marks the journal clean: nothing is lost with it.
+    pub is_unmount: bool,
+}
+
+impl Torn {
+    fn incomplete(head: LogBlock, at: LogBlock, corruption: Box<Corruption>) -> Self {
+        Self { head, at, corruption, is_whole: false, is_unmount: false }
+    }
 }
 
 /// Finds head and tail of `ring`.
@@ -148,15 +159,25 @@ fn whole_records(ring: &Ring<'_>, candidate: LogBlock) -> Result<(LogBlock, Opti
                 if blocks < ring.distance(at, head) {
                     let behind = ring.forward(at, blocks);
                     let corruption = no_header(ring, behind, "a record header");
-                    return Ok((behind, Some(Torn { head: end, at: behind, corruption })));
+                    return Ok((behind, Some(Torn::incomplete(end, behind, corruption))));
                 }
             }
-            Err(Error::Corrupt(corruption)) => torn = Some(Torn { head: end, at, corruption }),
+            Err(Error::Corrupt(corruption)) => {
+                torn = Some(cut_off(&mut reader, ring, Torn::incomplete(end, at, corruption))?);
+            }
             Err(error) => return Err(error),
         }
         head = at;
     }
     Ok((head, torn))
+}
+
+/// Tells a record that is damaged from one that did not arrive as a whole.
+fn cut_off(reader: &mut Window<'_, '_>, ring: &Ring<'_>, torn: Torn) -> Result<Torn> {
+    let Some(header) = summed_header(reader, ring, torn.at)? else { return Ok(torn) };
+    let blocks = u32::try_from(header.blocks()).unwrap_or(u32::MAX);
+    let is_unmount = is_unmount(ring, torn.at, &header, ring.forward(torn.at, blocks))?;
+    Ok(Torn { is_whole: true, is_unmount, ..torn })
 }
 
 // ---- headers, backwards
@@ -262,7 +283,7 @@ fn first_torn(ring: &Ring<'_>, found: &Search) -> Result<Option<Torn>> {
     for at in headers.into_iter().take(IN_FLIGHT_RECORDS).rev() {
         if let Some(lost) = next.filter(|&next| next != at) {
             let corruption = no_header(ring, lost, "a record header");
-            return Ok(Some(Torn { head, at: lost, corruption }));
+            return Ok(Some(Torn::incomplete(head, lost, corruption)));
         }
         match Record::read(&mut reader, ring, at, Crc::IfPresent) {
             Ok(record) => {
@@ -270,7 +291,8 @@ fn first_torn(ring: &Ring<'_>, found: &Search) -> Result<Option<Torn>> {
                 next = Some(ring.forward(at, blocks));
             }
             Err(Error::Corrupt(corruption)) => {
-                return Ok(Some(Torn { head, at, corruption }));
+                return cut_off(&mut reader, ring, Torn::incomplete(head, at, corruption))
+                    .map(Some);
             }
             Err(error) => return Err(error),
         }

@@ -70,6 +70,27 @@ impl Record {
     }
 }
 
+/// Returns the header at `at` if it has the right checksum of its record, whatever its fields are.
+pub(crate) fn summed_header(
+    window: &mut Window<'_, '_>,
+    ring: &Ring<'_>,
+    at: LogBlock,
+) -> Result<Option<Box<RecordHeader>>> {
+    let header = RecordHeader::parse(window.blocks(at, 1)?).cloned().map(Box::new);
+    let Some(header) = header.filter(|header| header.crc() != 0) else { return Ok(None) };
+    let blocks = u32::try_from(header.blocks()).unwrap_or(u32::MAX);
+    if blocks > RECORD_MAX.min(ring.blocks()) {
+        return Ok(None);
+    }
+    let bytes = window.blocks(at, blocks)?;
+    let is_right = bytes.split_at_checked(header.header_blocks() * BLOCK).is_some_and(|parts| {
+        let (headers, payload) = parts;
+        let payload = payload.get(..header.len.get() as usize).unwrap_or(payload);
+        checksums(headers, payload).contains(&header.crc())
+    });
+    Ok(is_right.then_some(header))
+}
+
 /// The treatment of a missing checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crc {

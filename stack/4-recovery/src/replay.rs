@@ -201,6 +201,12 @@ pub(crate) fn first_pass(log: &Log<'_>, options: &ReplayOptions, limit: u64) -> 
             }
         }
     }
+    if damage.is_none()
+        && let Some(torn) = log.torn().filter(|torn| torn.is_whole && !torn.is_unmount)
+    {
+        let fault = Error::Corrupt(torn.corruption.clone());
+        damage = Some(damage_of(fault, Some((log.head(), &whole)))?);
+    }
     Ok(FirstPass { cancelled, intents, transactions: whole.transactions, damage })
 }
 

@@ -54,6 +54,10 @@ pub(crate) fn check(vol: &Volume<'_>, log_dev: Option<&dyn BlockDevice>) -> Jour
             Expected::Described(format!("{}, or one beside it", log.head().cycle()).into());
         vol.sink.report(Severity::Error, vol.ctx(at).corruption("log.cycle", expected, cycle));
     }
+    // Its checksum is right: no write was torn. Linux does not mount with some of these.
+    if let Some(damaged) = log.torn().filter(|torn| torn.is_whole) {
+        vol.sink.report(Severity::Error, damaged.corruption.clone());
+    }
     // A damaged record keeps all records behind it from being replayed.
     for transaction in log.transactions() {
         match transaction {

@@ -397,8 +397,8 @@ fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superbloc
     let sink = &vol.sink;
     // Linux may change it in the primary only.
     sink.warning(ctx.eq("sb.imax_pct", primary.imax_pct, sb.imax_pct));
-    // xfs_repair complains of it, and calls the volume clean all the same.
-    sink.warning(ctx.eq("sb.shared_vn", 0, sb.shared_vn));
+    // `xfs_repair -n` complains of it and exits 0, and xfs_repair leaves it.
+    sink.error(ctx.eq("sb.shared_vn", 0, sb.shared_vn));
     // xfs_repair does not compare it.
     sink.warning(ctx.eq("sb.dirblklog", primary.dirblklog, sb.dirblklog));
     if primary.rblocks.get() == 0 {

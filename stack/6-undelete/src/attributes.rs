@@ -226,7 +226,7 @@ impl Reader<'_> {
             let block = self.block(daddr)?;
             let ctx = self.volume.ctx(self.location(fileoff, daddr));
             let offset = u32::try_from(value.len()).ok()?;
-            value.extend_from_slice(remote::verify(&block, &ctx, offset, valuelen).ok()?);
+            value.extend_from_slice(remote::verify_part(&block, &ctx, offset, valuelen).ok()?);
         }
         Some(value)
     }

@@ -172,7 +172,7 @@ fn value(
         };
         let ctx = Ctx::new(view.geo, view.block(map, ino, Fork::Attr, fileoff));
         let offset = u32::try_from(value.len()).unwrap_or(u32::MAX);
-        match remote::verify(&block, &ctx, offset, valuelen) {
+        match remote::verify_part(&block, &ctx, offset, valuelen) {
             Ok(part) => value.extend_from_slice(part),
             Err(_) => return Ok(None),
         }

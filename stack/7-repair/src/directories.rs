@@ -116,7 +116,8 @@ fn each_of_short_form(
     let fork = inode.data_fork();
     let size = usize::try_from(inode.size().0).unwrap_or(usize::MAX);
     let bytes = fork.get(..size).unwrap_or(fork);
-    let verified = sf::Sf::verify(bytes, &view.ctx(ino)).ok();
+    let ctx = view.ctx(ino);
+    let verified = sf::Sf::verify(bytes, &ctx).ok().or_else(|| sf::Sf::recounted(bytes, &ctx));
     let damaged = usize::from(verified.is_none());
     let Some(list) = verified.or_else(|| sf::Sf::parse(fork, view.geo)) else {
         return Ok(damaged);

@@ -19,7 +19,7 @@ use xfskit_format::log::item::intent::{Family, Work};
 use xfskit_format::log::item::{Intent, Item};
 use xfskit_format::log::record::{BLOCK, next_cycle};
 use xfskit_format::sb::{self, Superblock};
-use xfskit_format::{Ctx, Value};
+use xfskit_format::{Corruption, Ctx, Value};
 use xfskit_log::{Cleared, Log};
 use xfskit_recovery::{BeforeDamage, JournalDamage, replay_before_damage};
 use xfskit_units::{AgNumber, ByteOffset, Geometry, LogBlock, Lsn, index};
@@ -65,6 +65,8 @@ enum State {
     Dirty,
     /// Its records are whole, and Linux cannot find its head.
     Hidden,
+    /// The record that marks it clean is damaged. All that it holds is in place.
+    Unmarked(Box<Corruption>),
     /// It cannot be read, or was overwritten by zeroes.
     Damaged(Box<JournalDamage>),
 }
@@ -75,6 +77,7 @@ impl Journal<'_> {
     pub(crate) fn replayed(&self, plan: &mut Plan) -> Result<Option<Replayed>> {
         let damage = match self.state()? {
             State::Clean => return Ok(None),
+            State::Unmarked(mark) => return self.cut(None, Some(&mark), plan).map(Some),
             State::Damaged(damage) => Some(*damage),
             State::Hidden => None,
             State::Dirty => {
@@ -98,7 +101,7 @@ impl Journal<'_> {
                 }
             }
         };
-        self.cut(damage, plan).map(Some)
+        self.cut(damage, None, plan).map(Some)
     }
 
     /// Replays the journal on an overlay with the inodes that are lost on the disk and that the
@@ -130,12 +133,19 @@ impl Journal<'_> {
             }
             Err(error) => return Err(failed(&error)),
         };
-        let ahead = zeroed(&log, &geo, self.sb);
-        Ok(match ahead {
-            Some(damage) => State::Damaged(damage.into()),
-            None if is_hidden(&log)? => State::Hidden,
-            None if log.is_clean() => State::Clean,
-            None => State::Dirty,
+        if let Some(damage) = zeroed(&log, &geo, self.sb) {
+            return Ok(State::Damaged(damage.into()));
+        }
+        Ok(match log.torn().filter(|torn| torn.is_whole) {
+            Some(mark) if mark.is_unmount => State::Unmarked(mark.corruption.clone()),
+            Some(first) if log.is_clean() => {
+                let fault = *first.corruption.clone();
+                let record = Some(log.head());
+                State::Damaged(JournalDamage { record, ..nothing_before(fault) }.into())
+            }
+            _ if is_hidden(&log)? => State::Hidden,
+            _ if log.is_clean() => State::Clean,
+            _ => State::Dirty,
         })
     }
 
@@ -151,7 +161,13 @@ impl Journal<'_> {
     }
 
     /// Replays the journal up to the damage, and clears it. `damage`: nothing can be replayed.
-    fn cut(&self, damage: Option<JournalDamage>, plan: &mut Plan) -> Result<Replayed> {
+    /// `mark`: what is wrong with the record that marks it clean.
+    fn cut(
+        &self,
+        damage: Option<JournalDamage>,
+        mark: Option<&Corruption>,
+        plan: &mut Plan,
+    ) -> Result<Replayed> {
         let (overlay, done) = match damage {
             None => replay_before_damage(self.sb, || Ok(self.view()?)),
             Some(damage) => {
@@ -169,7 +185,7 @@ impl Journal<'_> {
         superblocks::write(&*overlay, &geo, AgNumber(0), &superblocks::with_mark(&sb))?;
         let unfinished = done.replay.as_ref().map_or(&[][..], |replay| &replay.unfinished);
         let unfinished = if finished { &[] } else { unfinished };
-        let mut step = cut_step(&done, head, unfinished);
+        let mut step = cut_step(&done, mark, head, unfinished);
         let behind = self.behind_damage(&done)?;
         let words = behind.words(done.replay.as_ref().map_or(&[], |replay| &replay.unfinished));
         step.evidence.extend(words);
@@ -331,7 +347,12 @@ fn step(what: String, evidence: Vec<String>, lost: Vec<String>) -> Step {
 }
 
 /// Returns the step of a journal that is replayed up to its damage, and cleared.
-fn cut_step(done: &BeforeDamage, head: Lsn, unfinished: &[Intent]) -> Step {
+fn cut_step(
+    done: &BeforeDamage,
+    mark: Option<&Corruption>,
+    head: Lsn,
+    unfinished: &[Intent],
+) -> Step {
     let mut evidence = Vec::new();
     let replayed = done.replay.as_ref().map_or(0, |replay| replay.transactions);
     let what = match &done.damage {
@@ -347,6 +368,8 @@ fn cut_step(done: &BeforeDamage, head: Lsn, unfinished: &[Intent]) -> Step {
     if let Some(damage) = &done.damage {
         evidence.push(format!("it is damaged: {}", damage.fault));
         lost.push(lost_words(damage, done));
+    } else if let Some(fault) = mark {
+        evidence.push(format!("the record that marks it clean is damaged: {fault}"));
     } else {
         evidence.push("its records are whole".into());
     }

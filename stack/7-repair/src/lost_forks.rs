@@ -83,7 +83,7 @@ fn value(block: &[u8], ctx: &Ctx<'_>) -> Option<Part> {
     let (head, _) = remote::Hdr::ref_from_prefix(block).ok()?;
     let part = Part { offset: head.offset.get(), bytes: head.bytes.get() };
     let len = part.offset.checked_add(part.bytes)?;
-    (part.bytes > 0 && remote::verify(block, ctx, part.offset, len).is_ok()).then_some(part)
+    (part.bytes > 0 && remote::verify_part(block, ctx, part.offset, len).is_ok()).then_some(part)
 }
 
 /// Returns the owner of a part of a target that begins with `block`, if all of it is sound.

@@ -98,6 +98,16 @@ fn fields_that_the_copies_or_the_volume_show_are_taken_from_them() {
 }
 
 #[test]
+fn shared_vn_of_a_copy_is_zeroed() {
+    const SHARED_VN: usize = 179;
+    let image = Image::kept("v5");
+    let copy = image.header(1, 0);
+    let bytes = damaged(&image, copy, |sector| sector[SHARED_VN] = 0x80);
+    let (prepared, dev) = repaired("shared_vn", &bytes);
+    assert_eq!(read(&dev, copy.offset + SHARED_VN, 1), [0], "{:#?}", prepared.plan());
+}
+
+#[test]
 fn a_grown_volume_is_not_made_smaller_by_its_old_copies() {
     let image = Image::kept("v5");
     let mut bytes = image.bytes.clone();

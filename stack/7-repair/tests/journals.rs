@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_core::{OpenOptions, Volume};
+use xfskit_format::log::record::{self, RecordHeader};
 use xfskit_log::Log;
 use xfskit_repair::{AcceptLoss, Error, Prepared, Repair, StepKind, UndoFile, undo};
 use xfskit_test_support::image::Scratch;
@@ -178,6 +179,78 @@ fn a_damaged_journal_is_cleared_only_where_that_was_asked_for() {
         }
         undo(&path, &*dev).unwrap();
         assert!(content(&*dev) == bytes, "{what}: taken back");
+    }
+}
+
+/// Fields of a record that are damaged while its checksum is right: check, byte, the new bytes. The
+/// cycles are ahead of that of the volume's LSNs, and behind them.
+const FIELDS: [(&str, usize, &[u8]); 3] = [
+    ("log.record.fs_uuid", 304, &[0xa5; 16]),
+    ("log.record.cycle", 4, &[0x6c, 0xec, 0x64, 0xd4]),
+    ("log.record.cycle", 4, &[0xff; 4]),
+];
+
+/// Damages a field of the record that begins at `at`.
+fn with_field(bytes: &mut [u8], at: usize, (_, byte, new): (&str, usize, &[u8])) {
+    let header = RecordHeader::parse(&bytes[at..at + BLOCK]).unwrap();
+    let (headers, blocks, len) = (header.header_blocks(), header.blocks(), header.len.get());
+    assert!(blocks >= headers);
+    bytes[at + byte..][..new.len()].copy_from_slice(new);
+    record::sum(&mut bytes[at..at + headers * BLOCK + len as usize], headers);
+}
+
+/// Linux refuses such a volume, and all that its journal holds is in place.
+#[test]
+fn a_damaged_mark_of_a_clean_journal_is_found_and_nothing_is_lost_with_it() {
+    let image = Image::kept("v5");
+    let start = image.geo.log_daddr().unwrap();
+    let at = {
+        let dev = kept::memory(&image.bytes);
+        let log = Log::open(&dev, start, &image.geo).unwrap();
+        assert!(log.is_clean());
+        usize::try_from(start.byte_offset().0).unwrap()
+            + log.last_record().unwrap().0 as usize * BLOCK
+    };
+    for field in FIELDS {
+        let mut bytes = image.bytes.clone();
+        with_field(&mut bytes, at, field);
+        let dev = Arc::new(kept::memory(&bytes));
+        assert!(verify::device(&*dev).is_err(), "{field:?}: Linux");
+        let (report, findings) = check_all(&*dev);
+        let found = findings.iter().any(|finding| finding.corruption.check.0 == field.0);
+        assert!(found && !report.clean(), "{field:?}: {findings:#?}");
+
+        let prepared = Repair::new().prepare(Arc::clone(&dev) as _).unwrap();
+        assert!(prepared.is_clean() && !prepared.needs_zero_log(), "{:#?}", prepared.plan());
+        assert_eq!(prepared.plan().losses().count(), 0, "{:#?}", prepared.plan());
+        let step = prepared.plan().step("journal").unwrap();
+        assert!(step.evidence[0].contains("marks it clean is damaged"), "{step}");
+        prepared.commit(&*dev, None).unwrap();
+        let (_, findings) = check_all(&*dev);
+        assert!(findings.is_empty(), "{field:?}: {findings:#?}");
+        verify::device(&*dev).unwrap_or_else(|why| panic!("{field:?}: {why}"));
+    }
+}
+
+/// A torn write would have a wrong checksum, and be cut off without a word.
+#[test]
+fn changes_in_a_damaged_record_at_the_head_are_named_as_lost() {
+    let dirty = Dirty::with_files();
+    for field in FIELDS {
+        let (at, _) = *dirty.records.last().unwrap();
+        let dev = Arc::new(kept::memory(&dirty.with(|bytes, _| with_field(bytes, at, field))));
+        let (_, findings) = check_all(&*dev);
+        let found = findings.iter().any(|finding| finding.corruption.check.0 == field.0);
+        assert!(found, "{field:?}: {findings:#?}");
+        let options = OpenOptions { write: true, ..OpenOptions::default() };
+        let copy = Arc::new(kept::memory(&content(&*dev)));
+        assert!(Volume::open(copy as _, &options).is_err(), "{field:?}");
+        assert!(prepare(&dev, false).needs_zero_log(), "{field:?}");
+        let prepared = prepare(&dev, true);
+        let lost = prepared.plan().journal.clone().unwrap();
+        assert!(prepared.is_clean() && lost.replayed_transactions > 0, "{lost:?}");
+        prepared.commit(&*dev, None).unwrap();
+        verify::device(&*dev).unwrap_or_else(|why| panic!("{field:?}: {why}"));
     }
 }
 

@@ -6,7 +6,8 @@ use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
 use xfskit_check::fork_map;
 use xfskit_core::OpenOptions;
 use xfskit_format::Fork;
-use xfskit_format::inode::{CRC_OFFSET, Dinode, InodeMut};
+use xfskit_format::attr::remote;
+use xfskit_format::inode::{CRC_OFFSET, Dinode, Format, InodeMut};
 use xfskit_repair::{AcceptLoss, Plan, Repair, UndoFile, undo};
 use xfskit_test_support::image::Scratch;
 use xfskit_test_support::manifest::Manifest;
@@ -160,6 +161,45 @@ fn attributes_come_back_by_the_owners_of_their_blocks() {
         for way in WAYS {
             let bytes = volume.damaged(|dev| damage(dev, inode, |bytes| lose_attr_map(bytes, way)));
             volume.comes_back(&format!("{path}: {way}"), &bytes, UNCLAIMED);
+        }
+    }
+}
+
+/// The LSN of a value's block is all ones, and says nothing of the value.
+#[test]
+fn a_value_whose_lsn_is_wrong_is_kept() {
+    let volume = Volume::kept();
+    let mut parts = volume.blocks("/attr-remote", Fork::Attr);
+    parts.retain(|block| volume.image.bytes[block.offset..].starts_with(b"XARM"));
+    let part = Block { crc: Some(remote::CRC_OFFSET), ..parts[0] };
+    for byte in [0, 0x28] {
+        let bytes = volume.damaged(|dev| damage(dev, part, |bytes| bytes[48..56].fill(byte)));
+        let (plan, after) = repaired("an LSN", &bytes);
+        assert_eq!(plan.losses().count(), 0, "{plan:#?}");
+        volume.tree.assert_same(&after, "an LSN");
+    }
+}
+
+/// The entries fill the size of the directory, whatever their count says.
+#[test]
+fn a_count_of_entries_that_is_wrong_is_made_right() {
+    let volume = Volume::kept();
+    let geo = &volume.image.geo;
+    let mut directories = volume.image.metadata();
+    directories.retain(|block| {
+        let bytes = &volume.image.bytes[block.offset..block.offset + block.len];
+        let inode = bytes.starts_with(b"IN").then(|| Dinode::parse(bytes, geo)).flatten();
+        inode.is_some_and(|i| i.is_dir() && i.format() == Some(Format::Local) && bytes[FORK] > 1)
+    });
+    assert!(!directories.is_empty());
+    for dir in directories {
+        let count = volume.image.bytes[dir.offset + FORK];
+        for wrong in [0, 1, count - 1, count + 1, 0xff].into_iter().filter(|n| *n != count) {
+            let bytes = volume.damaged(|dev| damage(dev, dir, |bytes| bytes[FORK] = wrong));
+            let what = format!("{wrong} instead of {count}");
+            let (plan, after) = repaired(&what, &bytes);
+            assert_eq!(plan.losses().count(), 0, "{what}: {plan:#?}");
+            volume.tree.assert_same(&after, &what);
         }
     }
 }

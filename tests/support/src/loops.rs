@@ -1,6 +1,5 @@
 //! Loop devices of files and devices.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};

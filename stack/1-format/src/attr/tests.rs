@@ -258,6 +258,18 @@ fn remote_values_read_as_they_were_set() {
     assert_eq!(remote::blocks(&g.geo, 65536), 64);
 }
 
+/// A repair keeps such a value.
+#[test]
+fn the_part_of_a_value_does_not_depend_on_the_lsn() {
+    let mut g = remote_v5();
+    let part = remote::verify(&g.block, &g.ctx(), 0, 1500).unwrap().to_vec();
+    g.block[0x30..0x38].fill(0);
+    xfskit_crc::update(&mut g.block, remote::CRC_OFFSET);
+    let check = |found: VerifyResult<&[u8]>| found.map(<[u8]>::to_vec).map_err(|c| c.check.0);
+    assert_eq!(check(remote::verify(&g.block, &g.ctx(), 0, 1500)), Err("attr.remote.lsn"));
+    assert_eq!(check(remote::verify_part(&g.block, &g.ctx(), 0, 1500)), Ok(part));
+}
+
 #[test]
 fn each_check_of_a_remote_block_fails_by_its_name() {
     let g = remote_v5();

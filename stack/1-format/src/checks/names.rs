@@ -256,7 +256,7 @@ table! {
         "attr.remote.bno" Error "the block's own address",
             repair "Metadata corruption detected at N, xfs_attr3_rmt block N/N";
         "attr.remote.owner" Error "the inode's number";
-        "attr.remote.lsn" Error "the LSN is not ahead of the journal's head";
+        "attr.remote.lsn" Error "the LSN is all ones: values are not logged";
         "attr.remote.offset" Error "the position of the part in the value";
         "attr.remote.bytes" Error "the length of the part";
         "parent.value" Error "a parent pointer's value is an inode number and a generation",

@@ -83,7 +83,7 @@ table! {
             repair "bad primary superblock - maximum indicated percentage of inodes > N% !!!";
         "sb.flags" Error "the byte `flags` is 0",
             repair "bad flags field in superblock N";
-        "sb.shared_vn" Error Warning "the byte `shared_vn` is 0; a warning in a copy",
+        "sb.shared_vn" Error "the byte `shared_vn` is 0, in copies too",
             repair "SB sanity check failed";
         "sb.inprogress" Error "mkfs has finished",
             repair "bad primary superblock - filesystem mkfs-in-progress bit set !!!";

@@ -85,10 +85,34 @@ impl<'a> Sf<'a> {
     /// # Errors
     /// The first check that fails.
     pub fn verify(bytes: &'a [u8], ctx: &Ctx<'_>) -> VerifyResult<Self> {
-        let geo = ctx.geo;
-        let Some(sf) = Self::parse(bytes, geo) else {
+        let Some(sf) = Self::parse(bytes, ctx.geo) else {
             return Err(ctx.short("dir.sf.size", bytes.len()));
         };
+        sf.check(bytes, ctx)?;
+        Ok(sf)
+    }
+
+    /// Returns what [`verify`](Self::verify) returns, with another `count`: the number of entries
+    /// that fill `bytes` exactly. `None` if they do not, or if more than the count is wrong.
+    pub fn recounted(bytes: &'a [u8], ctx: &Ctx<'_>) -> Option<Self> {
+        let mut sf = Self::parse(bytes, ctx.geo)?;
+        let mut list = List { left: u8::MAX, ..sf.list.clone() };
+        let mut count: u8 = 0;
+        while !list.rest.is_empty() {
+            let entry = list.next()?;
+            if entry.name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+                return None;
+            }
+            count = count.checked_add(1)?;
+        }
+        (sf.count, sf.list.left) = (count, count);
+        sf.check(bytes, ctx).ok()?;
+        Some(sf)
+    }
+
+    /// Verifies what was parsed of `bytes`.
+    fn check(&self, bytes: &[u8], ctx: &Ctx<'_>) -> VerifyResult {
+        let (sf, geo) = (self, ctx.geo);
         let inos = geo.valid_inos();
         let parent_ok = inos.contains(sf.parent);
         ctx.require("dir.sf.parent", parent_ok, "an inode number", sf.parent)?;
@@ -114,8 +138,7 @@ impl<'a> Sf<'a> {
         ctx.eq("dir.sf.i8count", wide, sf.i8count.into())?;
         // As a block, the same directory needs a hash entry per name, ".", "..", and a tail.
         let tail = usize::from(sf.count).saturating_add(3).saturating_mul(8);
-        ctx.at_most("dir.sf.offset", geo.dirblksize(), end.saturating_add(tail))?;
-        Ok(sf)
+        ctx.at_most("dir.sf.offset", geo.dirblksize(), end.saturating_add(tail))
     }
 
     /// Returns the entries.
