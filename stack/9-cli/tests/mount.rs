@@ -12,7 +12,7 @@ use xfskit_test_support::need::{Need, needs};
 use xfskit_test_support::transport::{Offered, Transport, Withheld};
 use xfskit_test_support::{skip, verify};
 
-use super::common::{Run, expect, json, shown, xfskit};
+use super::common::{expect, json, shown, xfskit};
 
 /// Time in which anything here ends.
 const SOON: Duration = Duration::from_secs(60);

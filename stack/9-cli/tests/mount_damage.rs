@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::common::{Bench, shown, xfskit};
 use super::hostile::patched;
-use super::mount::{is_mounted, possible, until};
+use super::mount::{is_mounted, possible};
 
 /// Time for everything that is done on one mount.
 const BOUND: Duration = Duration::from_secs(120);

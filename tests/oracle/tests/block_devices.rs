@@ -1,10 +1,12 @@
 //! `FileDevice` on real block devices of the kernel: loop devices.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use xfskit_block::{BlockDevice, Error, FileDevice, Holder, OpenMode};
+use xfskit_test_support::image::Mount;
+use xfskit_test_support::loops::Loop;
 use xfskit_test_support::{Image, Need, Scratch, needs};
 use xfskit_units::{ByteLen, ByteOffset};
 
@@ -61,7 +63,7 @@ fn a_mounted_block_device_opens_only_for_reading() {
     let scratch = Scratch::new("mounted");
     let image = Image::sparse(&scratch, "disk.img", SIZE);
     let disk = attach(image.path(), "512");
-    run("mkfs.xfs", &[Path::new("-q"), &disk.0]);
+    run("mkfs.xfs", &[Path::new("-q"), disk.path()]);
     let mount = Mount::of(disk.path(), &scratch, "rw").expect("a mount");
     let writer = FileDevice::open(disk.path(), OpenMode::ReadWrite);
     let reader = FileDevice::open(disk.path(), OpenMode::ReadOnly);

@@ -78,6 +78,17 @@ impl Drop for LongSyncInterval {
     }
 }
 
+/// Has the kernel's XFS shut a volume down whose image cannot grow any more. Else it writes
+/// metadata again for ever, and a program that waits for it cannot be ended.
+fn give_up_without_space(device: &str) {
+    let name = device.trim_start_matches("/dev/");
+    let errors = Path::new("/sys/fs/xfs").join(name).join("error/metadata");
+    // A kernel without the parameter retries.
+    for error in ["ENOSPC", "EIO", "default"] {
+        let _ = fs::write(errors.join(error).join("max_retries"), "0");
+    }
+}
+
 /// A loop device that is detached when it is dropped.
 #[derive(Debug)]
 pub struct LoopDevice(String);
@@ -131,7 +142,10 @@ impl Mount {
         fs::create_dir_all(&point)?;
         let target = point.to_string_lossy().into_owned();
         match run("mount", &["-t", "xfs", "-o", options, device.name(), &target]) {
-            Ok(_) => Ok(Self { point, mounted: true, device }),
+            Ok(_) => {
+                give_up_without_space(device.name());
+                Ok(Self { point, mounted: true, device })
+            }
             Err(err) => {
                 let _ = fs::remove_dir(&point);
                 Err(err)
