@@ -203,3 +203,26 @@ impl Drop for Mount {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_whose_image_cannot_grow_does_not_wait_for_ever() {
+        let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        let image = dir.path().join("image");
+        let made = fs::File::create(&image).and_then(|file| file.set_len(300 << 20));
+        made.expect("an image");
+        let shown = image.to_string_lossy();
+        let mount = run("mkfs.xfs", &["-q", &shown]).and_then(|_| Mount::new(&image, "rw"));
+        let mount = match mount {
+            Ok(mount) => mount,
+            Err(why) => return eprintln!("skipped: the kernel cannot mount an image: {why}"),
+        };
+        let name = mount.device().name().trim_start_matches("/dev/");
+        let retries = format!("/sys/fs/xfs/{name}/error/metadata/ENOSPC/max_retries");
+        assert_eq!(fs::read_to_string(retries).expect("a number").trim(), "0");
+        mount.unmount().expect("an unmount");
+    }
+}

@@ -27,9 +27,9 @@ Its options are those of mount(8) for XFS, and of FUSE:
   dev, suid, noexec          device files work, setuid works, programs do not run
   no_open                    refuse OPEN, which saves a request for each open; atimes may be older,
                              and close fails where open does for files that are immutable
-  io_uring, no_io_uring      receive requests by io_uring, or by /dev/fuse [default]; needs Linux 6.14
-                             and `echo Y > /sys/module/fuse/parameters/enable_uring` before, else the
-                             mount says so in its log and goes on by /dev/fuse
+  io_uring, no_io_uring      receive requests by io_uring, or by /dev/fuse [default]; needs Linux
+                             6.14 and `echo Y > /sys/module/fuse/parameters/enable_uring` before,
+                             else the mount says so in its log and goes on by /dev/fuse
   threads=N                  number of threads that serve requests, up to 256
   busy_poll=MICROSECONDS     a thread looks for the next request so long before it sleeps, up to
                              10000; 0: never

@@ -31,16 +31,20 @@ pub(super) fn verify(plan: &Plan, testbed: &Testbed, volumes: usize) -> io::Resu
     let gb = |bytes: u64| format!("{}.{} GB", bytes / 1_000_000_000, bytes / 100_000_000 % 10);
     let place = testbed.dir.as_ref().map_or("memory".into(), |dir| dir.display().to_string());
     let each = if volumes == 1 { String::new() } else { format!(" on each of {volumes} volumes") };
+    let fit = match most / plan.creators().max(1) / plan.loops.max(1) {
+        0 => "No number fits: name a directory with more space (--dir)".into(),
+        files => format!(
+            "The largest number that fits is {}: --files {files} with {} threads and {} iterations",
+            Cell::Count(most),
+            plan.threads,
+            plan.loops,
+        ),
+    };
     Err(io::Error::other(format!(
-        "{place}: {} files need {}{each}, and {} are free. The largest number that fits is {}: \
-         --files {} with {} threads and {} iterations",
+        "{place}: {} files need {}{each}, and {} are free. {fit}",
         Cell::Count(all),
         gb(EMPTY + needed(plan, all)),
         gb(free),
-        Cell::Count(most),
-        most / plan.creators().max(1) / plan.loops.max(1),
-        plan.threads,
-        plan.loops,
     )))
 }
 
@@ -103,5 +107,8 @@ mod tests {
         let error = verify(&plan(1 << 40), &testbed, 2).unwrap_err().to_string();
         assert!(error.contains("The largest number that fits is"), "{error}");
         verify(&plan(1000), &testbed, 2).expect("fits");
+        let many = Plan { loops: 1 << 40, ..plan(1) };
+        let error = verify(&many, &testbed, 2).unwrap_err().to_string();
+        assert!(error.contains("No number fits: name a directory with more space"), "{error}");
     }
 }
