@@ -806,7 +806,7 @@ fn a_check_ends_with_its_mount() {
     kill_process(place.server(), Signal::KILL).unwrap();
     assert!(code_of(&mut check) <= 2);
     // No process serves it any more.
-    until("gone", || xfskit(&["check", &dir]).code == 1);
+    until("gone", || xfskit(&["check", &dir]).code == 2);
     let ended = xfskit(&["umount", &dir]);
     assert!(ended.code <= 1, "{}", ended.stderr);
     expect(0, &["recover", &shown(&place.image)]);
