@@ -13,7 +13,7 @@
 //!    then. Otherwise a thread owns it, as long as it likes: the queue has others.
 //! 3. Only the queue's thread makes system calls of its ring: the kernel copies a request in that
 //!    thread when it waits for completions. Entries that other threads are done with come back
-//!    to it through a [`Home`].
+//!    to it through a `Home`.
 //! 4. INIT, FORGET, INTERRUPT and notifications stay with the device.
 
 mod entry;
