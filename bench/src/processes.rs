@@ -1,54 +1,84 @@
-//! Programs that do the same to a file: their wall clock, processor time and peak memory.
+//! Programs that do the same to a file: their wall clock, processor time, peak memory, and what they
+//! read from the disk.
 //!
-//! Each contender is a process of its own, measured by GNU time. *Cold*: all caches are dropped
-//! before the turn. *Warm*: a second run directly after it.
+//! Each contender is a process of its own, below GNU time. *Cold*: all caches are dropped before the
+//! turn. *Warm*: a second run directly after it. After its cold run the disk alone reads as many
+//! bytes of the same file as ours did: no program that reads them can be faster than that.
 
+use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use xfskit_workload::report::Table;
 
 use crate::contest::{Contest, Quantity};
+use crate::disk::{IN_FLIGHT, read_past_cache};
 use crate::frame::Result;
 use crate::kernel::drop_caches;
 
 /// A contender: its name, and the words of its command. The first one is ours.
 pub type Contender = (String, Vec<String>);
 
-/// One run: seconds of wall clock, seconds of processor time, MiB.
-type Run = [f64; 3];
+/// One run: seconds of wall clock, seconds of processor time, MiB of memory, MiB read from the disk.
+type Run = [f64; 4];
 
 /// The figures of a run: name, unit, digits.
-const MEASURED: [(&str, &str, u8); 3] =
-    [("wall time", "s", 2), ("processor time", "s", 2), ("peak memory", "MiB", 1)];
+const MEASURED: [(&str, &str, u8); 4] = [
+    ("wall time", "s", 3),
+    ("processor time", "s", 2),
+    ("peak memory", "MiB", 1),
+    ("read from the disk", "MiB", 1),
+];
+/// Places of figures in a run.
+const WALL: usize = 0;
+const FROM_DISK: usize = 3;
 
-/// Measures all contenders in turn, cold and then warm. `before` is called before each run.
+/// Bytes of a MiB.
+const MIB: f64 = 1048576.0;
+/// Bytes that GNU time counts input in.
+const SECTOR: f64 = 512.0;
+
+/// Measures all contenders in turn, cold and then warm, and the disk alone that `file` is on.
+/// `before` is called before each run.
 ///
 /// # Errors
-/// A contender fails, or `before` does.
+/// A contender fails, or `before` does, or the file cannot be read past the cache.
 pub fn cold_and_warm(
     contenders: &[Contender],
     turns: usize,
+    file: &Path,
     mut before: impl FnMut() -> Result<()>,
 ) -> Result<Vec<Table>> {
-    let (mut cold, mut warm) = (contests("cold", contenders), contests("warm", contenders));
+    let disk =
+        (format!("the disk alone, {IN_FLIGHT} requests of up to 1 MiB in flight"), Vec::new());
+    let cold_ones: Vec<Contender> = contenders.iter().cloned().chain([disk]).collect();
+    let (mut cold, mut warm) = (contests("cold", &cold_ones), contests("warm", contenders));
     for _ in 0..turns {
         for (n, (_, command)) in contenders.iter().enumerate() {
-            for (contests, is_cold) in [(&mut cold, true), (&mut warm, false)] {
-                before()?;
-                if is_cold {
-                    drop_caches()?;
-                }
-                let run = run(command)?;
-                contests.iter_mut().zip(run).for_each(|(contest, value)| contest.add(n, value));
+            before()?;
+            drop_caches()?;
+            let measured = run(command)?;
+            add(&mut cold, n, measured);
+            if n == 0 {
+                let bytes = measured[FROM_DISK] * MIB;
+                let time = read_past_cache(file, bytes as u64)?;
+                cold[WALL].add_time(contenders.len(), time);
             }
+            before()?;
+            add(&mut warm, n, run(command)?);
         }
     }
-    Ok(cold.iter().chain(&warm).map(Contest::table).collect())
+    Ok(cold.iter().chain(&warm[..FROM_DISK]).map(Contest::table).collect())
 }
 
-fn contests(cache: &str, contenders: &[Contender]) -> [Contest; 3] {
-    let names: Vec<(String, &str)> =
-        contenders.iter().map(|(name, _)| (name.clone(), "a file")).collect();
+/// Adds the figures of a run of contender number `of`.
+fn add(contests: &mut [Contest], of: usize, run: Run) {
+    contests.iter_mut().zip(run).for_each(|(contest, value)| contest.add(of, value));
+}
+
+fn contests(cache: &str, contenders: &[Contender]) -> [Contest; 4] {
+    let names: Vec<(&str, &str)> =
+        contenders.iter().map(|(name, _)| (name.as_str(), "a file")).collect();
     MEASURED.map(|(what, unit, digits)| {
         Contest::new(format!("{cache}: {what}"), Quantity::cost(unit, digits), 0, &names)
     })
@@ -64,15 +94,17 @@ pub fn version(tool: &str) -> std::io::Result<String> {
 }
 
 fn run(command: &[String]) -> Result<Run> {
-    let out = Command::new("/usr/bin/time").args(["-f", "%e %U %S %M"]).args(command).output()?;
+    let begun = Instant::now();
+    let out = Command::new("/usr/bin/time").args(["-f", "%U %S %M %I"]).args(command).output()?;
+    let wall = begun.elapsed().as_secs_f64();
     let output = String::from_utf8_lossy(&out.stderr).into_owned();
     if !out.status.success() {
         return Err(format!("{} fails: {output}", command.join(" ")).into());
     }
     let numbers = output.lines().last().unwrap_or("").split(' ').map(str::parse);
     let numbers: Vec<f64> = numbers.collect::<Result<_, _>>()?;
-    let [wall, user, system, memory] = numbers[..] else {
+    let [user, system, kib, sectors] = numbers[..] else {
         return Err(format!("/usr/bin/time printed {output}").into());
     };
-    Ok([wall, user + system, memory / 1024.0])
+    Ok([wall, user + system, kib / 1024.0, sectors * SECTOR / MIB])
 }

@@ -49,7 +49,7 @@ fn measure(Args { image, repairs }: &Args, turns: usize) -> Result<Vec<Section>>
         let command = [repair, "-n", "-f", &image].map(str::to_owned).to_vec();
         contenders.push((format!("{} -n", version(repair)?), command));
     }
-    let tables = cold_and_warm(&contenders, turns, || Ok(()))?;
+    let tables = cold_and_warm(&contenders, turns, Path::new(&*image), || Ok(()))?;
     Ok(vec![section("Check", &[], tables)])
 }
 

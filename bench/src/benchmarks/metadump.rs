@@ -44,7 +44,7 @@ fn measure(Args { image, dir }: &Args, turns: usize) -> Result<Vec<Section>> {
             ("xfskit metadump".to_owned(), with(mine, 2)),
             (version("xfs_metadump")?, with(other, 1)),
         ];
-        sections.push(section(title, &[], cold_and_warm(&contenders, turns, || Ok(()))?));
+        sections.push(section(title, &[], cold_and_warm(&contenders, turns, image, || Ok(()))?));
     }
     for file in [ours, theirs] {
         let _ = std::fs::remove_file(file);

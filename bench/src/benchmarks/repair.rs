@@ -45,7 +45,7 @@ fn measure(Args { image, dir }: &Args, turns: usize) -> Result<Vec<Section>> {
     let mut sections = Vec::new();
     for (title, lost) in [("No damage", &[][..]), ("Headers and btrees lost", &lost)] {
         let make = || copy_without(image, &copy, lost);
-        sections.push(section(title, &[], cold_and_warm(&contenders, turns, make)?));
+        sections.push(section(title, &[], cold_and_warm(&contenders, turns, &copy, make)?));
     }
     let _ = std::fs::remove_file(&copy);
     Ok(sections)
