@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::command::{Log, run, tail};
+use crate::command::{Finished, Log, run, tail};
 
 /// Time in which a volume is mounted: a journal may have to be replayed.
 const MOUNT: Duration = Duration::from_mins(2);
 /// Time in which a mount ends: the kernel writes what it has cached.
 const UNMOUNT: Duration = Duration::from_mins(5);
+/// Time for which other programs may hold a mount.
+const HELD: Duration = Duration::from_secs(10);
 /// Time between looks.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -130,8 +132,7 @@ impl Served {
     /// # Errors
     /// The command failed, the process did not end, or a thread of it panicked.
     pub fn unmount(mut self, log: &Log) -> Result<i32, String> {
-        let mut command = Command::new(xfskit());
-        let ended = run(command.arg("umount").arg(&self.dir), UNMOUNT, log)?;
+        let ended = self.umount(log)?;
         // 1: the volume has damage that the close found.
         if !matches!(ended.code, Some(0 | 1)) {
             return Err(ended.describe());
@@ -149,6 +150,20 @@ impl Served {
         code.ok_or_else(|| format!("the process of the mount: {status:?}: {}", tail(&said)))
     }
 
+    /// Runs `xfskit umount`, again while another program holds the mount: one that lists the sizes of
+    /// all mounts, as df(1) does, holds each for a moment.
+    fn umount(&self, log: &Log) -> Result<Finished, String> {
+        let begun = Instant::now();
+        loop {
+            let ended = run(Command::new(xfskit()).arg("umount").arg(&self.dir), UNMOUNT, log)?;
+            let is_busy = ended.code == Some(2) && ended.text.contains("resource busy");
+            if !is_busy || begun.elapsed() > HELD {
+                return Ok(ended);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
     /// Kills the process (`kill -9`), and removes the dead mount.
     ///
     /// # Errors
@@ -157,8 +172,7 @@ impl Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
         log.line("the process of the mount is killed");
-        let mut command = Command::new(xfskit());
-        let ended = run(command.arg("umount").arg(&self.dir), UNMOUNT, log)?;
+        let ended = self.umount(log)?;
         if !matches!(ended.code, Some(0 | 1)) || is_mounted(&self.dir) {
             return Err(format!("a dead mount: {}", ended.describe()));
         }
