@@ -158,6 +158,14 @@ impl Footnotes {
     }
 }
 
+/// Returns the storage of all rows that were measured, if it is one and the same: a note says it then,
+/// instead of a column.
+fn common_storage(table: &Table) -> Option<&String> {
+    let mut measured = table.rows.iter().filter(|row| row.source == Source::Measured);
+    let first = &measured.next()?.storage;
+    measured.all(|row| row.storage == *first).then_some(first)
+}
+
 fn table(page: &mut String, table: &Table) {
     let _ = write!(
         page,
@@ -171,25 +179,37 @@ fn table(page: &mut String, table: &Table) {
         };
         let _ = write!(page, "<th>{}{unit}</th>", escaped(&column.name));
     }
-    page.push_str("<th class=words>storage</th></tr></thead>\n<tbody>\n");
+    let storage = common_storage(table);
+    let head = if storage.is_none() { "<th class=words>storage</th>" } else { "" };
+    let _ = write!(page, "{head}</tr></thead>\n<tbody>\n");
     let mut footnotes = Footnotes::default();
     for row in &table.rows {
         let class = if row.source == Source::Measured { "" } else { " class=other" };
         // Beside the name, where a narrow page shows it too.
         let mark = row.source.mark().map(|mark| format!(" <em>{mark}</em>")).unwrap_or_default();
-        let _ = write!(page, "<tr{class}><th scope=row>{}{mark}</th>", escaped(&row.name));
+        let is_common = storage.is_some_and(|storage| *storage == row.storage);
+        let place = match &row.storage {
+            text if is_common || text.is_empty() => String::new(),
+            text if storage.is_some() || text.chars().count() > PROVENANCE_MAX => {
+                format!("<sup>{}</sup>", footnotes.letter(text))
+            }
+            text => escaped(text),
+        };
+        let (beside, column) = match storage {
+            Some(_) => (place, String::new()),
+            None => (String::new(), format!("<td class=words>{place}</td>")),
+        };
+        let _ = write!(page, "<tr{class}><th scope=row>{}{mark}{beside}</th>", escaped(&row.name));
         for cell in &row.cells {
             let class = if matches!(cell, Cell::Text(_)) { " class=words" } else { "" };
             let _ = write!(page, "<td{class}>{}</td>", escaped(&cell.to_string()));
         }
-        let storage = if row.storage.chars().count() > PROVENANCE_MAX {
-            format!("<sup>{}</sup>", footnotes.letter(&row.storage))
-        } else {
-            escaped(&row.storage)
-        };
-        let _ = writeln!(page, "<td class=words>{storage}</td></tr>");
+        let _ = writeln!(page, "{column}</tr>");
     }
     page.push_str("</tbody>\n</table></div>\n");
+    if let Some(storage) = storage.filter(|storage| !storage.is_empty()) {
+        let _ = writeln!(page, "<p class=note>Storage: {}.</p>", escaped(storage));
+    }
     for text in footnotes.0.clone() {
         let letter = footnotes.letter(&text);
         let _ = writeln!(page, "<p class=note><sup>{letter}</sup> {}</p>", escaped(&text));
@@ -211,6 +231,7 @@ mod tests {
         shown.published("healthy", long, vec![Cell::None]);
         shown.published("one failed", long, vec![Cell::None]);
         shown.row("ours", "memory", vec![Cell::None]);
+        shown.row("kernel", "a file", vec![Cell::None]);
         let mut page = String::new();
         table(&mut page, &shown);
         assert_eq!(page.matches(long).count(), 1, "{page}");
@@ -218,6 +239,20 @@ mod tests {
         assert!(page.contains("<td class=words>memory</td>"), "{page}");
         let marked = "<th scope=row>healthy <em>published, other hardware</em></th>";
         assert!(page.contains(marked) && page.contains("<th scope=row>ours</th>"), "{page}");
+    }
+
+    #[test]
+    fn storage_that_is_the_same_for_all_is_a_note() {
+        let mut shown = Table::new("t", &[("a", "")]);
+        shown.row("ours", "a file", vec![Cell::None]);
+        shown.row("kernel", "a file", vec![Cell::None]);
+        shown.published("healthy", "24 SSDs", vec![Cell::None]);
+        let mut page = String::new();
+        table(&mut page, &shown);
+        assert!(page.contains("<p class=note>Storage: a file.</p>"), "{page}");
+        assert!(!page.contains("<th class=words>storage"), "{page}");
+        assert!(page.contains("hardware</em><sup>a</sup></th>"), "{page}");
+        assert!(page.contains("<sup>a</sup> 24 SSDs</p>"), "{page}");
     }
 
     #[test]
