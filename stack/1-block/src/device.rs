@@ -167,6 +167,11 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// the result belongs to `batch[i]`.
     fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>>;
 
+    /// Calls `take` with the bytes of the range, in order, if the device has them in memory, so
+    /// that the caller need not have them copied. Returns false if not; `take` was not called then,
+    /// and the caller reads. The device may do for this what the read would have done first.
+    fn lend(&self, offset: ByteOffset, len: ByteLen, take: &mut dyn FnMut(&[&[u8]])) -> bool;
+
     /// Writes all of `buf` at `offset`, in bytes.
     ///
     /// # Errors

@@ -174,6 +174,36 @@ impl FileExtents {
     /// # Errors
     /// [`Error::Device`]; then the contents of `buf` are undefined.
     pub fn read_at(&self, vol: &Volume, offset: ByteOffset, buf: &mut [u8]) -> Result<usize> {
+        self.read_or_lend(vol, offset, buf, None).map(|read| read.unwrap_or_default())
+    }
+
+    /// Reads as [`read_at`](Self::read_at) does, and calls `take` with the bytes, once. They are in
+    /// `buf`, or in memory of the device, which saves a copy.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at); then `take` was not called.
+    pub fn read_with(
+        &self,
+        vol: &Volume,
+        offset: ByteOffset,
+        buf: &mut [u8],
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> Result<()> {
+        if let Some(read) = self.read_or_lend(vol, offset, buf, Some(take))? {
+            take(&[&buf[..read]]);
+        }
+        Ok(())
+    }
+
+    /// Reads from byte `offset`. Returns the number of bytes, or `None` if the device lent them to
+    /// `take` instead.
+    fn read_or_lend(
+        &self,
+        vol: &Volume,
+        offset: ByteOffset,
+        buf: &mut [u8],
+        take: Option<&mut dyn FnMut(&[&[u8]])>,
+    ) -> Result<Option<usize>> {
         let end = ByteOffset(self.size.0);
         let len = end.saturating_distance_from(offset).min(ByteLen::of(buf));
         let wanted = offset.range(len);
@@ -192,10 +222,16 @@ impl FileExtents {
                 Backing::Hole | Backing::Unwritten(_) => part.fill(0),
             }
         }
+        if let ([io], Some(take)) = (batch.as_slice(), take)
+            && ByteLen::of(io.buf) == len
+            && vol.device().lend(io.offset, len, take)
+        {
+            return Ok(None);
+        }
         for result in vol.device().read_batch(&mut batch) {
             result?;
         }
-        Ok(len.index())
+        Ok(Some(len.index()))
     }
 
     /// Returns the ranges of bytes that hold data: see [`File::data_ranges`].

@@ -310,7 +310,7 @@ fn raise_read_ahead(dir: &Path) {
     let raise = || {
         let device = rustix::fs::stat(dir)?.st_dev;
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), READ_AHEAD)
+        std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), std::env::var("XRA").unwrap_or(READ_AHEAD.into()))
     };
     if let Err(error) = raise() {
         tracing::debug!(%error, "the kernel reads ahead as it does");
@@ -319,7 +319,7 @@ fn raise_read_ahead(dir: &Path) {
 
 fn threads(options: &Options) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    options.threads.unwrap_or((THREADS * processors).clamp(THREADS_MIN, THREADS_MAX))
+    options.threads.or(std::env::var("XTH").ok().and_then(|t| t.parse().ok())).unwrap_or((THREADS * processors).clamp(THREADS_MIN, THREADS_MAX))
 }
 
 /// Returns how the mount is made.

@@ -1,19 +1,19 @@
-//! The stripe cache: whole stripes of a degraded array, kept for readers that will want the rest of
-//! them.
+//! The stripe cache: stripes of a degraded array, kept for readers that will want the rest of them.
 //!
 //! A sequential reader with requests smaller than a stripe meets the missing chunk once per stripe.
 //! Computing it needs all other chunks, which the same reader wanted just before or will want next.
-//! The stripe is therefore read once, whole, and kept in array order until all of it was handed
-//! out.
+//! The stripe is therefore read once, whole. Its chunks are kept from the reader's position on,
+//! each until all of it was handed out: half a stripe for each reader, on average. A reader borrows
+//! the memory of the chunks and need not copy them.
 //!
-//! The budget is strict. If all stripes are in use, [`StripeCache::read`] returns `None` and the
+//! The budget is strict. If all memory is in use, [`StripeCache::get`] returns `None` and the
 //! caller reads what it needs without the cache. A stripe that is still being read out is not
 //! evicted: with more readers than stripes, every request would otherwise read a whole stripe.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use xfskit_block::Result;
@@ -25,66 +25,102 @@ const SHARDS: usize = 64;
 /// Number of ends of requests that are remembered.
 const STREAMS: usize = 4096;
 
-/// Memory of evicted stripes. It is reused because its pages are already mapped.
-type Spare = Arc<Mutex<Vec<Vec<u8>>>>;
+/// Memory of chunks.
+#[derive(Debug, Default)]
+struct Pool {
+    /// Not in use. It is reused because its pages are already mapped.
+    free: Vec<Vec<u8>>,
+    /// Chunks, in use or not.
+    allocated: usize,
+}
 
-/// The memory of one stripe. Dropping it returns the memory to the pool.
+/// The memory of one chunk. Dropping it returns the memory to the pool.
 #[derive(Debug)]
 struct Memory {
     bytes: Vec<u8>,
-    pool: Spare,
+    pool: Arc<Mutex<Pool>>,
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.pool.lock().push(std::mem::take(&mut self.bytes));
+        self.pool.lock().free.push(std::mem::take(&mut self.bytes));
     }
 }
 
-/// One cached stripe. Its content is `None` while it is read, or if it could not be read.
+/// One chunk of a cached stripe.
 #[derive(Debug)]
-struct Entry {
-    content: RwLock<Option<Memory>>,
+struct Kept {
+    /// `None` after all of it was handed out.
+    memory: Mutex<Option<Arc<Memory>>>,
     /// A [`ByteLen`]: what was handed out, or lies before the start of the first request and will
     /// not be asked for.
     delivered: AtomicU64,
+}
+
+/// One cached stripe.
+#[derive(Debug)]
+struct Entry {
+    /// The number of the first chunk that is kept.
+    first: usize,
+    /// The chunks from `first` on. `None` while they are read, or if they could not be read.
+    chunks: RwLock<Option<Vec<Kept>>>,
+    /// Chunks that were not handed out yet.
+    left: AtomicUsize,
     /// The number of the last lookup that asked for it.
     used_at: AtomicU64,
+}
+
+/// A range of a cached stripe.
+#[derive(Debug)]
+pub struct Lent {
+    stripe: u64,
+    entry: Arc<Entry>,
+    /// The number of the first part's chunk.
+    chunk: usize,
+    parts: Vec<(Arc<Memory>, Range<usize>)>,
+}
+
+impl Lent {
+    /// Returns the bytes, in order.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.iter().map(|(memory, range)| &memory.bytes[range.clone()])
+    }
 }
 
 /// Cached stripes by number, and the ends of recent requests.
 #[derive(Debug)]
 pub struct StripeCache {
+    chunk_bytes: ByteLen,
     stripe_bytes: ByteLen,
-    stripes_max: u64,
-    stripes: AtomicU64,
+    chunks_max: usize,
+    pool: Arc<Mutex<Pool>>,
     shards: Vec<Mutex<HashMap<u64, Arc<Entry>>>>,
     /// Stripes in the order in which they were added. Locked once per stripe that is read.
     order: Mutex<VecDeque<u64>>,
-    spare: Spare,
     lookups: AtomicU64,
     /// The ends of requests, each a [`ByteOffset`].
     streams: Vec<AtomicU64>,
 }
+
 impl StripeCache {
-    /// Creates a cache of at most `budget` for stripes of `stripe_bytes`.
-    pub fn new(budget: ByteLen, stripe_bytes: ByteLen) -> Self {
+    /// Creates a cache of at most `budget` for stripes of `data_disks` chunks of data.
+    pub fn new(budget: ByteLen, chunk_bytes: ByteLen, data_disks: u32) -> Self {
+        let chunks = if chunk_bytes.is_zero() { 0 } else { budget.whole(chunk_bytes) };
         Self {
-            stripe_bytes,
-            stripes_max: if stripe_bytes.is_zero() { 0 } else { budget.whole(stripe_bytes) },
-            stripes: AtomicU64::new(0),
+            chunk_bytes,
+            stripe_bytes: chunk_bytes.saturating_times(data_disks.into()),
+            chunks_max: index(chunks),
+            pool: Arc::default(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             order: Mutex::default(),
-            spare: Spare::default(),
             lookups: AtomicU64::new(0),
             streams: (0..STREAMS).map(|_| AtomicU64::new(u64::MAX)).collect(),
         }
     }
 
-    /// Returns the memory of all stripes, in use or kept for the next ones.
+    /// Returns the memory of all chunks, in use or kept for the next ones.
     pub fn allocated(&self) -> ByteLen {
-        // A thread that finds no free stripe counts one more for a moment.
-        self.stripe_bytes.times(self.stripes.load(Ordering::Relaxed).min(self.stripes_max))
+        self.chunk_bytes.times(self.pool.lock().allocated as u64)
     }
 
     /// Records a request for a range of the array. Returns true if an earlier request ended where
@@ -102,36 +138,95 @@ impl StripeCache {
         self.shards[index(stripe % SHARDS as u64)].lock()
     }
 
-    /// Copies the bytes of `stripe` from `start` on to `buf`. If the stripe is not cached and
-    /// `may_fill` is set, reads it with `fill`. Returns `None` if the stripe is not cached and
-    /// cannot be read into the cache.
-    pub fn read(
+    /// Returns `len` bytes of `stripe` from `start` on, which do not leave the stripe. If they are
+    /// not cached and `may_fill` is set, has `fill` read the chunks from that of `start` to the
+    /// last one of the stripe. Returns `None` if the bytes are not cached and cannot be read into
+    /// the cache.
+    pub fn get(
         &self,
         stripe: u64,
         start: StripeByte,
-        buf: &mut [u8],
+        len: ByteLen,
         may_fill: bool,
-        fill: impl FnOnce(&mut [u8]) -> Result<()>,
-    ) -> Option<()> {
+        fill: impl FnOnce(&mut [&mut [u8]]) -> Result<()>,
+    ) -> Option<Lent> {
         let now = self.lookups.fetch_add(1, Ordering::Relaxed);
         let found = self.shard(stripe).get(&stripe).map(Arc::clone);
-        let entry = match found {
-            Some(entry) => entry,
-            None if may_fill => self.insert_filled(stripe, start, now, fill)?,
-            None => return None,
-        };
-        entry.used_at.store(now, Ordering::Relaxed);
-        {
-            let content = entry.content.read();
-            let from = content.as_ref()?.bytes.get(index(start.0)..)?.get(..buf.len())?;
-            buf.copy_from_slice(from);
+        if let Some(entry) = found {
+            entry.used_at.store(now, Ordering::Relaxed);
+            // A request that was overtaken does not read the stripe again.
+            let is_before = index(start.whole(self.chunk_bytes)) < entry.first;
+            if is_before || entry.chunks.read().is_none() {
+                return None;
+            }
+            if let Some(lent) = self.lend(stripe, &entry, start, len) {
+                return Some(lent);
+            }
+            if may_fill {
+                self.remove(stripe, &entry);
+            }
         }
-        let more = ByteLen::of(buf);
-        let before = ByteLen(entry.delivered.fetch_add(more.0, Ordering::Relaxed));
-        if before.plus(more) >= self.stripe_bytes {
+        if !may_fill {
+            return None;
+        }
+        let entry = self.insert_filled(stripe, start, now, fill)?;
+        self.lend(stripe, &entry, start, len)
+    }
+
+    /// Returns a range of the stripe, after it was read.
+    fn lend(
+        &self,
+        stripe: u64,
+        entry: &Arc<Entry>,
+        start: StripeByte,
+        len: ByteLen,
+    ) -> Option<Lent> {
+        let chunk = index(start.whole(self.chunk_bytes));
+        let (mut from, mut left) = (start.within(self.chunk_bytes).index(), len.index());
+        let mut parts = Vec::new();
+        let chunks = entry.chunks.read();
+        for kept in chunks.as_ref()?.get(chunk.checked_sub(entry.first)?..)? {
+            if left == 0 {
+                break;
+            }
+            let memory = Arc::clone(kept.memory.lock().as_ref()?);
+            let end = memory.bytes.len().min(from + left);
+            left -= end - from;
+            parts.push((memory, from..end));
+            from = 0;
+        }
+        drop(chunks);
+        (left == 0).then(|| Lent { stripe, entry: Arc::clone(entry), chunk, parts })
+    }
+
+    /// Copies what was handed out to `buf`, and takes it back.
+    pub fn copy(&self, lent: Lent, buf: &mut [u8]) {
+        let mut rest = buf;
+        for from in lent.parts() {
+            let (to, behind) = rest.split_at_mut(from.len());
+            to.copy_from_slice(from);
+            rest = behind;
+        }
+        self.deliver(lent);
+    }
+
+    /// Takes back what was handed out. Chunks of which the reader has all are not kept longer.
+    pub fn deliver(&self, lent: Lent) {
+        let Lent { stripe, entry, chunk, parts } = lent;
+        let chunks = entry.chunks.read();
+        let kept = chunks.iter().flatten().skip(chunk - entry.first);
+        let mut is_last = false;
+        for (kept, (memory, range)) in kept.zip(parts) {
+            let more = range.len() as u64;
+            let before = kept.delivered.fetch_add(more, Ordering::Relaxed);
+            if before + more >= memory.bytes.len() as u64 && kept.memory.lock().take().is_some() {
+                is_last |= entry.left.fetch_sub(1, Ordering::Relaxed) == 1;
+            }
+        }
+        drop(chunks);
+        if is_last {
             self.remove(stripe, &entry);
         }
-        Some(())
     }
 
     /// Returns the stripe, read by this thread or by another one in the meantime.
@@ -140,15 +235,18 @@ impl StripeCache {
         stripe: u64,
         start: StripeByte,
         now: u64,
-        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+        fill: impl FnOnce(&mut [&mut [u8]]) -> Result<()>,
     ) -> Option<Arc<Entry>> {
-        let mut memory = self.allocate(now)?;
+        let first = index(start.whole(self.chunk_bytes));
+        let count = index(self.stripe_bytes.whole(self.chunk_bytes)) - first;
+        let mut memory = self.allocate(count, now)?;
         let entry = Arc::new(Entry {
-            content: RwLock::new(None),
-            delivered: AtomicU64::new(start.0),
+            first,
+            chunks: RwLock::new(None),
+            left: AtomicUsize::new(count),
             used_at: AtomicU64::new(now),
         });
-        let mut content = entry.content.write();
+        let mut chunks = entry.chunks.write();
         {
             let mut shard = self.shard(stripe);
             if let Some(existing) = shard.get(&stripe) {
@@ -157,45 +255,68 @@ impl StripeCache {
             shard.insert(stripe, Arc::clone(&entry));
         }
         self.order.lock().push_back(stripe);
-        let result = fill(&mut memory.bytes);
-        if result.is_err() {
+        let mut bufs: Vec<&mut [u8]> = memory.iter_mut().map(|one| &mut *one.bytes).collect();
+        if fill(&mut bufs).is_err() {
             self.remove(stripe, &entry);
             return None;
         }
-        *content = Some(memory);
-        drop(content);
+        let kept = |(number, memory): (usize, Memory)| Kept {
+            memory: Mutex::new(Some(Arc::new(memory))),
+            delivered: AtomicU64::new(if number == 0 {
+                start.within(self.chunk_bytes).0
+            } else {
+                0
+            }),
+        };
+        *chunks = Some(memory.into_iter().enumerate().map(kept).collect());
+        drop(chunks);
         Some(entry)
     }
 
-    /// Returns memory for one stripe: from the pool, newly allocated, or taken from the oldest
-    /// stripe if it was not used lately.
-    fn allocate(&self, now: u64) -> Option<Memory> {
-        let memory = |bytes| Memory { bytes, pool: Arc::clone(&self.spare) };
-        if let Some(bytes) = self.spare.lock().pop() {
-            return Some(memory(bytes));
-        }
-        if self.stripes.fetch_add(1, Ordering::Relaxed) < self.stripes_max {
-            return Some(memory(vec![0; self.stripe_bytes.index()]));
-        }
-        self.stripes.fetch_sub(1, Ordering::Relaxed);
-        let min_age = 256 + 4 * self.stripes_max;
-        let oldest = self.order.lock().pop_front()?;
-        let entry = self.shard(oldest).get(&oldest).map(Arc::clone)?;
-        if now.saturating_sub(entry.used_at.load(Ordering::Relaxed)) < min_age {
-            self.order.lock().push_back(oldest);
+    /// Returns memory for so many chunks: from the pool, newly allocated, or taken from the oldest
+    /// stripes if they were not used lately.
+    fn allocate(&self, count: usize, now: u64) -> Option<Vec<Memory>> {
+        if count > self.chunks_max {
             return None;
         }
-        self.remove(oldest, &entry);
-        drop(entry);
-        self.spare.lock().pop().map(memory)
+        let mut free = loop {
+            {
+                let mut pool = self.pool.lock();
+                let unallocated = self.chunks_max - pool.allocated;
+                let kept = pool.free.len();
+                if kept + unallocated >= count {
+                    pool.allocated += count.saturating_sub(kept);
+                    break pool.free.split_off(kept.saturating_sub(count));
+                }
+            }
+            self.evict_oldest(now)?;
+        };
+        free.resize_with(count, || vec![0; self.chunk_bytes.index()]);
+        let memory = |bytes| Memory { bytes, pool: Arc::clone(&self.pool) };
+        Some(free.into_iter().map(memory).collect())
+    }
+
+    /// Removes the oldest stripe. Returns `None` if it was used lately, or if there is none.
+    fn evict_oldest(&self, now: u64) -> Option<()> {
+        let stripes = self.chunks_max as u64 * self.chunk_bytes.0 / self.stripe_bytes.0.max(1);
+        let oldest = self.order.lock().pop_front()?;
+        let found = self.shard(oldest).get(&oldest).map(Arc::clone);
+        if let Some(entry) = found {
+            if now.saturating_sub(entry.used_at.load(Ordering::Relaxed)) < 256 + 4 * stripes {
+                self.order.lock().push_back(oldest);
+                return None;
+            }
+            self.remove(oldest, &entry);
+        }
+        Some(())
     }
 
     fn remove(&self, stripe: u64, entry: &Arc<Entry>) {
         let mut shard = self.shard(stripe);
-        if shard.get(&stripe).is_some_and(|there| Arc::ptr_eq(there, entry)) {
-            shard.remove(&stripe);
+        if !shard.get(&stripe).is_some_and(|there| Arc::ptr_eq(there, entry)) {
+            return;
         }
-        drop(shard);
+        shard.remove(&stripe);
         self.order.lock().retain(|other| *other != stripe);
     }
 

@@ -10,6 +10,7 @@ use xfskit_block::{Error, Result};
 use xfskit_units::{ByteLen, ByteOffset, Column, StripeByte, index};
 
 use super::io::ReadJob;
+use super::stripe_cache::Lent;
 use super::stripes::Span;
 use super::{Array, Map};
 
@@ -178,9 +179,7 @@ impl Array {
         chunks.find(|d| !self.is_role_readable(&span, span.layout.data_role(*d)))
     }
 
-    /// Reads the part from the stripe cache. A stripe that is not cached is read whole if that
-    /// pays: for a request that covers most of it, and for a sequential reader that has not reached
-    /// the missing chunk yet.
+    /// Reads the part from the stripe cache.
     fn read_cached(
         &self,
         part: &mut StripePart<'_>,
@@ -188,20 +187,70 @@ impl Array {
         missing_chunk: Option<usize>,
     ) -> bool {
         let len = ByteLen::of(part.buf);
-        let (first_chunk, _) = self.chunk_at(part.start);
+        let Some(lent) = self.cached(part.stripe, part.start, len, sequential, missing_chunk)
+        else {
+            return false;
+        };
+        self.cache.copy(lent, part.buf);
+        self.counters.count_memory(len, len);
+        true
+    }
+
+    /// Returns a range of a stripe from the stripe cache. What is not cached is read, to the end of
+    /// the stripe, if that pays: for a request that covers most of it, and for a sequential reader
+    /// that has not passed the missing chunk yet.
+    fn cached(
+        &self,
+        stripe: u64,
+        start: StripeByte,
+        len: ByteLen,
+        sequential: bool,
+        missing_chunk: Option<usize>,
+    ) -> Option<Lent> {
+        let (first_chunk, _) = self.chunk_at(start);
         let before_missing = missing_chunk.is_some_and(|missing| first_chunk <= missing);
         let may_fill = before_missing && (sequential || len.times(2) > self.stripe_bytes());
-        let stripe = part.stripe;
-        let fill = |buf: &mut [u8]| {
-            let span = self.span(stripe, self.whole_chunk());
-            self.prefetch_span(&span, &[]);
-            self.read_full_stripe(&span, buf)
-        };
-        let found = self.cache.read(stripe, part.start, part.buf, may_fill, fill).is_some();
-        if found {
-            self.counters.count_memory(len, len);
+        self.cache.get(stripe, start, len, may_fill, |chunks| {
+            self.prefetch_span(&self.span(stripe, self.whole_chunk()), &[]);
+            let _shared = self.lock_stripe_shared(stripe);
+            self.read_last_chunks(stripe, chunks)
+        })
+    }
+
+    /// Calls `take` with the bytes of the range if all of them are in the stripe cache, or are read
+    /// into it. Returns false if they are not.
+    pub(super) fn lend_striped(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> bool {
+        let range = offset.range(len);
+        if self.is_optimal.load(Ordering::Acquire) || range.is_empty() || range.end > self.end() {
+            return false;
         }
-        found
+        let sequential = self.cache.continues(&range);
+        let mut lent = Vec::new();
+        let mut at = offset;
+        while at < range.end {
+            let (stripe, start) = self.stripe_at(at);
+            let left = self.stripe_bytes().minus(ByteLen(start.0));
+            let len = left.min(range.end.distance_from(at));
+            // A whole stripe is better computed where the caller wants it.
+            if len == self.stripe_bytes() {
+                return false;
+            }
+            let Some(missing) = self.last_missing_chunk(stripe) else { return false };
+            let Some(part) = self.cached(stripe, start, len, sequential, Some(missing)) else {
+                return false;
+            };
+            lent.push(part);
+            at = at.plus(len);
+        }
+        let parts: Vec<&[u8]> = lent.iter().flat_map(Lent::parts).collect();
+        take(&parts);
+        lent.into_iter().for_each(|part| self.cache.deliver(part));
+        true
     }
 
     fn read_full_stripe(&self, span: &Span, buf: &mut [u8]) -> Result<()> {

@@ -144,17 +144,18 @@ impl Array {
         for part in self.stripe_parts(offset, buf) {
             let stripe = part.stripe;
             let whole = sequential || ByteLen::of(part.buf).times(2) > self.stripe_bytes();
-            let fill = |buf: &mut [u8]| {
-                let mut data: Vec<&mut [u8]> = buf.chunks_mut(chunk.index()).collect();
-                self.read_stripe_verified(
-                    verifier,
-                    &self.span(stripe, self.whole_chunk()),
-                    &mut data,
-                )
+            let fill = |last: &mut [&mut [u8]]| {
+                let span = self.span(stripe, self.whole_chunk());
+                // The check needs all chunks.
+                let others = span.layout.data_disks() - last.len();
+                let mut memory = vec![0; others * chunk.index()];
+                let mut data: Vec<&mut [u8]> = memory.chunks_mut(chunk.index()).collect();
+                data.extend(last.iter_mut().map(|buf| &mut **buf));
+                self.read_stripe_verified(verifier, &span, &mut data)
             };
-            let cached = self.cache.read(stripe, part.start, part.buf, whole, fill).is_some();
-            if !cached {
-                self.read_part_verified(verifier, part)?;
+            match self.cache.get(stripe, part.start, ByteLen::of(part.buf), whole, fill) {
+                Some(lent) => self.cache.copy(lent, part.buf),
+                None => self.read_part_verified(verifier, part)?,
             }
         }
         Ok(())

@@ -284,6 +284,38 @@ impl Content {
         Ok(len)
     }
 
+    /// Reads as [`read`](Self::read) does, and calls `take` with the bytes, once. They are in
+    /// `buf`, or in memory of the device, which saves a copy.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); then `take` was not called.
+    pub fn read_with(
+        &self,
+        vol: &Volume,
+        offset: ByteOffset,
+        buf: &mut [u8],
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> Result<()> {
+        let state = self.state.read();
+        let left = state.end().saturating_distance_from(offset);
+        let len = left.min(ByteLen::of(buf)).index();
+        let buf = &mut buf[..len];
+        if !buf.is_empty() {
+            let blocks = vol.geo().file_blocks_around(&offset.range(ByteLen::of(buf)));
+            if state.dirty.parts(blocks).next().is_none() {
+                if self.read_device_or_lend(vol, offset, buf, Some(take))? {
+                    return Ok(());
+                }
+            } else {
+                self.read_device(vol, offset, buf)?;
+                state.dirty.read(offset, buf);
+            }
+        }
+        drop(state);
+        take(&[buf]);
+        Ok(())
+    }
+
     /// Verifies the extent map for the bytes of `range`. An operation in several transactions calls
     /// this first, so that damage stops it before anything is half done.
     pub(super) fn verify_map(&self, vol: &Volume, range: &Range<ByteOffset>) -> Result<()> {
@@ -304,8 +336,21 @@ impl Content {
         offset: ByteOffset,
         buf: &mut [u8],
     ) -> Result<()> {
+        self.read_device_or_lend(vol, offset, buf, None).map(|_| ())
+    }
+
+    /// Reads from the device, from byte `offset` on. Returns true if the device lent the bytes to
+    /// `take` instead.
+    fn read_device_or_lend(
+        &self,
+        vol: &Volume,
+        offset: ByteOffset,
+        buf: &mut [u8],
+        mut take: Option<&mut dyn FnMut(&[&[u8]])>,
+    ) -> Result<bool> {
         let geo = vol.geo();
-        let range = offset.range(ByteLen::of(buf));
+        let all = ByteLen::of(buf);
+        let range = offset.range(all);
         let blocks = geo.file_blocks_around(&range);
         let (mut at, mut rest) = (offset, buf);
         let mut next = blocks.start;
@@ -326,11 +371,17 @@ impl Content {
                 }
                 (at, rest) = (at.plus(len), behind);
             }
+            if let ([io], Some(take)) = (batch.as_slice(), &mut take)
+                && ByteLen::of(io.buf) == all
+                && vol.device().lend(io.offset, all, take)
+            {
+                return Ok(true);
+            }
             for result in vol.device().read_batch(&mut batch) {
                 result?;
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Returns the segments of the blocks of `range`, holes included, at most `most` of them.

@@ -133,7 +133,7 @@ impl<O: Operations> Transport<O> {
         let mut features = WISHES.features;
         features.set(Features::ATOMIC_O_TRUNC, !self.no_open);
         features.set(Features::OVER_IO_URING, self.wants_rings);
-        Wishes { features, ..WISHES }
+        Wishes { features, max_background: std::env::var("XBG").ok().and_then(|t| t.parse().ok()).unwrap_or(64), ..WISHES }
     }
 
     /// Returns the inode with the kernel's `node` id: only the root differs.
