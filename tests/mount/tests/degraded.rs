@@ -65,7 +65,9 @@ fn sequential_readers_of_a_degraded_array_read_its_members_once() {
                 let path = scratch.path().join(format!("file{file}"));
                 scope.spawn(move || {
                     let mut read = Vec::new();
-                    File::open(path).and_then(|mut file| file.read_to_end(&mut read)).expect("read");
+                    File::open(path)
+                        .and_then(|mut file| file.read_to_end(&mut read))
+                        .expect("read");
                     assert!(read == content(file), "file{file}");
                 });
             }

@@ -25,6 +25,12 @@ const SHARDS: usize = 64;
 /// Number of ends of requests that are remembered.
 const STREAMS: usize = 4096;
 
+/// Requests after which a neighbour that is not exactly the one before is another reader's.
+const RECENT: u64 = 64;
+
+/// Stripes that are looked at to find one to evict.
+const EVICT_LOOKS: usize = 256;
+
 /// Memory of chunks.
 #[derive(Debug, Default)]
 struct Pool {
@@ -98,8 +104,18 @@ pub struct StripeCache {
     /// Stripes in the order in which they were added. Locked once per stripe that is read.
     order: Mutex<VecDeque<u64>>,
     lookups: AtomicU64,
-    /// The ends of requests, each a [`ByteOffset`].
-    streams: Vec<AtomicU64>,
+    /// The ends of requests.
+    streams: Vec<Stream>,
+    requests: AtomicU64,
+}
+
+/// The end of a request.
+#[derive(Debug)]
+struct Stream {
+    /// A [`ByteOffset`].
+    end: AtomicU64,
+    /// The number of the request.
+    at: AtomicU64,
 }
 
 impl StripeCache {
@@ -114,7 +130,10 @@ impl StripeCache {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             order: Mutex::default(),
             lookups: AtomicU64::new(0),
-            streams: (0..STREAMS).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            streams: (0..STREAMS)
+                .map(|_| Stream { end: AtomicU64::new(u64::MAX), at: AtomicU64::new(0) })
+                .collect(),
+            requests: AtomicU64::new(0),
         }
     }
 
@@ -124,14 +143,24 @@ impl StripeCache {
     }
 
     /// Records a request for a range of the array. Returns true if an earlier request ended where
-    /// it starts.
+    /// it starts, or a recent one of its length near it: requests of one reader that are served by
+    /// several threads may overtake each other.
     pub fn continues(&self, range: &Range<ByteOffset>) -> bool {
-        let slot = |at: ByteOffset| {
-            let hash = at.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let slot = |at: u64| {
+            let hash = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
             &self.streams[index(hash % STREAMS as u64)]
         };
-        slot(range.end).store(range.end.0, Ordering::Relaxed);
-        slot(range.start).load(Ordering::Relaxed) == range.start.0
+        let now = self.requests.fetch_add(1, Ordering::Relaxed);
+        let (start, end, len) = (range.start.0, range.end.0, range.end.0 - range.start.0);
+        slot(end).end.store(end, Ordering::Relaxed);
+        slot(end).at.store(now, Ordering::Relaxed);
+        let ended = |at: u64| slot(at).end.load(Ordering::Relaxed) == at;
+        let ended_lately = |at: u64| {
+            ended(at) && now.saturating_sub(slot(at).at.load(Ordering::Relaxed)) <= RECENT
+        };
+        let before = [1, 2].map(|n| start.checked_sub(n * len));
+        let behind = [2, 3].map(|n| start.checked_add(n * len));
+        ended(start) || before.into_iter().chain(behind).flatten().any(ended_lately)
     }
 
     fn shard(&self, stripe: u64) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
@@ -296,19 +325,20 @@ impl StripeCache {
         Some(free.into_iter().map(memory).collect())
     }
 
-    /// Removes the oldest stripe. Returns `None` if it was used lately, or if there is none.
+    /// Removes an old stripe that was not used lately. Returns `None` if there is none.
     fn evict_oldest(&self, now: u64) -> Option<()> {
         let stripes = self.chunks_max as u64 * self.chunk_bytes.0 / self.stripe_bytes.0.max(1);
-        let oldest = self.order.lock().pop_front()?;
-        let found = self.shard(oldest).get(&oldest).map(Arc::clone);
-        if let Some(entry) = found {
-            if now.saturating_sub(entry.used_at.load(Ordering::Relaxed)) < 256 + 4 * stripes {
-                self.order.lock().push_back(oldest);
-                return None;
+        let looks = self.order.lock().len().min(EVICT_LOOKS);
+        for _ in 0..looks {
+            let oldest = self.order.lock().pop_front()?;
+            let Some(entry) = self.shard(oldest).get(&oldest).map(Arc::clone) else { continue };
+            if now.saturating_sub(entry.used_at.load(Ordering::Relaxed)) >= 256 + 4 * stripes {
+                self.remove(oldest, &entry);
+                return Some(());
             }
-            self.remove(oldest, &entry);
+            self.order.lock().push_back(oldest);
         }
-        Some(())
+        None
     }
 
     fn remove(&self, stripe: u64, entry: &Arc<Entry>) {

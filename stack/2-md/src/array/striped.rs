@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use xfskit_block::{Error, Result};
-use xfskit_units::{ByteLen, ByteOffset, Column, StripeByte, index};
+use xfskit_units::{ByteLen, ByteOffset, Column, PositionRange, StripeByte, index};
 
 use super::io::ReadJob;
 use super::stripe_cache::Lent;
@@ -197,8 +197,9 @@ impl Array {
     }
 
     /// Returns a range of a stripe from the stripe cache. What is not cached is read, to the end of
-    /// the stripe, if that pays: for a request that covers most of it, and for a sequential reader
-    /// that has not passed the missing chunk yet.
+    /// the stripe, if that pays: for a request that covers most of it, for a sequential reader that
+    /// has not passed the missing chunk yet, and for a request that needs most of the missing chunk,
+    /// because all others are read for it.
     fn cached(
         &self,
         stripe: u64,
@@ -208,8 +209,14 @@ impl Array {
         missing_chunk: Option<usize>,
     ) -> Option<Lent> {
         let (first_chunk, _) = self.chunk_at(start);
-        let before_missing = missing_chunk.is_some_and(|missing| first_chunk <= missing);
-        let may_fill = before_missing && (sequential || len.times(2) > self.stripe_bytes());
+        let may_fill = missing_chunk.is_some_and(|missing| {
+            let chunk = self.geometry.chunk_bytes();
+            let whole = chunk.times(missing as u64);
+            let missing_range = StripeByte(whole.0)..StripeByte(whole.plus(chunk).0);
+            let needed = start.range(len).intersection(&missing_range).length();
+            let is_large = len.times(2) > self.stripe_bytes() || needed.times(2) > chunk;
+            first_chunk <= missing && (sequential || is_large)
+        });
         self.cache.get(stripe, start, len, may_fill, |chunks| {
             self.prefetch_span(&self.span(stripe, self.whole_chunk()), &[]);
             let _shared = self.lock_stripe_shared(stripe);
