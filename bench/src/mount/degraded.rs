@@ -34,8 +34,6 @@ use crate::array::{CHUNK, MEMBERS, Members, STRIPE, number};
 use crate::frame::{Result, progress, section};
 use crate::grid::Grid;
 
-/// Full stripes of each reader's file.
-const FILE_STRIPES: u64 = 2;
 /// Bytes of a read.
 const REQUEST: usize = 1 << 20;
 /// Bytes of the array besides the files, for the journal and the rest of the metadata.
@@ -54,6 +52,8 @@ pub struct Degraded {
     pub readers: u64,
     /// Bytes per second of a member.
     pub speed: u64,
+    /// Stripes of each reader's file. Where it begins and ends, it shares one with its neighbours.
+    pub stripes: u64,
     /// Time of each point.
     pub time: Duration,
 }
@@ -160,7 +160,7 @@ impl Degraded {
     }
 
     fn text(&self) -> String {
-        let (speed, size) = (self.speed / 1_000_000, (FILE_STRIPES * STRIPE) >> 20);
+        let (speed, size) = (self.speed / 1_000_000, (self.stripes * STRIPE) >> 20);
         format!(
             "A RAID6 of {MEMBERS} members with {speed} MB/s each, {} MB/s together, chunks of {} KiB. {} readers each read a file of \
              {size} MiB in calls of 1 MiB, for {} seconds; then it is dropped from the cache. This process mounts the volume and \
@@ -175,7 +175,7 @@ impl Degraded {
 
     /// Makes the members, with a volume that has a file for each reader.
     fn members(&self) -> Result<Members> {
-        let bytes = self.readers * FILE_STRIPES * STRIPE * 11 / 10 + ROOM;
+        let bytes = self.readers * self.stripes * STRIPE * 11 / 10 + ROOM;
         let stripes = bytes.div_ceil(STRIPE);
         let members = Members::new(Sectors(stripes * CHUNK / 512));
         let device: Arc<dyn BlockDevice> =
@@ -184,7 +184,7 @@ impl Degraded {
         let mut data = vec![0; REQUEST];
         for reader in 0..self.readers {
             let file = volume.create(format!("/{}", name(reader)))?;
-            for at in (0..FILE_STRIPES * STRIPE).step_by(REQUEST) {
+            for at in (0..self.stripes * STRIPE).step_by(REQUEST) {
                 data[..16].copy_from_slice(&mark(reader, at));
                 file.write_at(&data, at)?;
             }
@@ -249,7 +249,8 @@ fn mark(reader: u64, at: u64) -> [u8; 16] {
 /// Reads a file from start to end until `stop` is set; readers start at different offsets.
 fn read_file(dir: &Path, reader: u64, bytes: &AtomicU64, stop: &AtomicBool) -> Result<()> {
     let file = File::open(dir.join(name(reader)))?;
-    let (len, mut buf) = (FILE_STRIPES * STRIPE, vec![0; REQUEST]);
+    let len = file.metadata()?.len();
+    let mut buf = vec![0; REQUEST];
     let mut at = reader * STRIPE / 7 / REQUEST as u64 * REQUEST as u64 % len;
     while !stop.load(Ordering::Relaxed) {
         file.read_exact_at(&mut buf, at)?;

@@ -170,7 +170,15 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Calls `take` with the bytes of the range, in order, if the device has them in memory, so
     /// that the caller need not have them copied. Returns false if not; `take` was not called then,
     /// and the caller reads. The device may do for this what the read would have done first.
-    fn lend(&self, offset: ByteOffset, len: ByteLen, take: &mut dyn FnMut(&[&[u8]])) -> bool;
+    ///
+    /// A caller that goes on reads at most `ahead` bytes behind the range: to the end of its file.
+    fn lend(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        ahead: ByteLen,
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> bool;
 
     /// Writes all of `buf` at `offset`, in bytes.
     ///

@@ -86,10 +86,11 @@ macro_rules! device_method {
             &self,
             offset: $crate::units::ByteOffset,
             len: $crate::units::ByteLen,
+            ahead: $crate::units::ByteLen,
             take: &mut dyn FnMut(&[&[u8]]),
         ) -> bool {
             let $this = self;
-            $($via)+::lend($base, offset, len, take)
+            $($via)+::lend($base, offset, len, ahead, take)
         }
     };
     (write_at ($($via:tt)+) $this:ident $base:tt) => {

@@ -42,6 +42,7 @@ pub fn lend(
     _: &(impl BlockDevice + ?Sized),
     _: ByteOffset,
     _: ByteLen,
+    _: ByteLen,
     _: &mut dyn FnMut(&[&[u8]]),
 ) -> bool {
     false

@@ -205,7 +205,8 @@ impl FileExtents {
         take: Option<&mut dyn FnMut(&[&[u8]])>,
     ) -> Result<Option<usize>> {
         let end = ByteOffset(self.size.0);
-        let len = end.saturating_distance_from(offset).min(ByteLen::of(buf));
+        let left = end.saturating_distance_from(offset);
+        let len = left.min(ByteLen::of(buf));
         let wanted = offset.range(len);
         let mut rest = &mut buf[..len.index()];
         let mut batch = Vec::new();
@@ -224,7 +225,7 @@ impl FileExtents {
         }
         if let ([io], Some(take)) = (batch.as_slice(), take)
             && ByteLen::of(io.buf) == len
-            && vol.device().lend(io.offset, len, take)
+            && vol.device().lend(io.offset, len, left.minus(len), take)
         {
             return Ok(None);
         }

@@ -44,7 +44,8 @@ impl Model {
         let at = ByteOffset(start as u64);
         if self.random.below(2) == 0 {
             let wanted = &self.content[start..start + len];
-            self.array.lend(at, ByteLen(len as u64), &mut |parts| {
+            let ahead = ByteLen(self.random.below(400_000));
+            self.array.lend(at, ByteLen(len as u64), ahead, &mut |parts| {
                 assert!(parts.concat() == wanted, "lent {start} + {len}");
             });
         }

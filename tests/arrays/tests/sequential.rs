@@ -17,6 +17,8 @@ const STRIPE: u64 = CHUNK * (DISKS as u64 - 2);
 const STRIPES: u64 = 2 * DISKS as u64;
 /// Bytes of a request: chunks and stripes do not end where requests do.
 const REQUEST: u64 = 40 << 10;
+/// Bytes behind a request that its reader may ask for.
+const AHEAD: ByteLen = ByteLen(1 << 40);
 
 /// Returns a RAID6 with something in it for so many readers, without the `missing` members, and its
 /// content.
@@ -45,7 +47,7 @@ fn array(readers: u64, missing: &[usize], stripe_cache: u64) -> (Array, Vec<u8>)
 /// Reads a range, lent if that is possible. Returns true if it was lent.
 fn read(array: &Array, at: u64, buf: &mut [u8]) -> bool {
     let mut copied = 0;
-    let lent = array.lend(ByteOffset(at), ByteLen(buf.len() as u64), &mut |parts| {
+    let lent = array.lend(ByteOffset(at), ByteLen(buf.len() as u64), AHEAD, &mut |parts| {
         for part in parts {
             buf[copied..copied + part.len()].copy_from_slice(part);
             copied += part.len();
@@ -132,7 +134,7 @@ fn bytes_that_are_lent_do_not_change_when_their_stripe_is_written() {
     let mut buf = vec![0; index(REQUEST)];
     read(&array, 0, &mut buf);
     let mut lent = 0;
-    assert!(array.lend(ByteOffset(REQUEST), ByteLen(REQUEST), &mut |parts| {
+    assert!(array.lend(ByteOffset(REQUEST), ByteLen(REQUEST), AHEAD, &mut |parts| {
         array.write_at(ByteOffset(0), &vec![0xaa; index(STRIPE)]).unwrap();
         let bytes = parts.concat();
         assert!(bytes == content[index(REQUEST)..index(2 * REQUEST)]);
@@ -152,6 +154,8 @@ fn a_healthy_array_lends_nothing_and_no_array_beyond_its_end() {
         assert!(!read(&healthy, at, &mut buf));
     }
     let end = content.len() as u64;
-    assert!(!beyond.lend(ByteOffset(end - 1), ByteLen(2), &mut |_| panic!("beyond the end")));
-    assert!(!beyond.lend(ByteOffset(0), ByteLen(0), &mut |_| panic!("nothing")));
+    assert!(
+        !beyond.lend(ByteOffset(end - 1), ByteLen(2), AHEAD, &mut |_| panic!("beyond the end"))
+    );
+    assert!(!beyond.lend(ByteOffset(0), ByteLen(0), AHEAD, &mut |_| panic!("nothing")));
 }

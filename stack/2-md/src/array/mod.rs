@@ -140,7 +140,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { stripe_cache: ByteLen(256 << 20), threads }
+        Self { stripe_cache: ByteLen(512 << 20), threads }
     }
 }
 
@@ -541,9 +541,15 @@ impl BlockDevice for Array {
         }
     }
 
-    fn lend(&self, offset: ByteOffset, len: ByteLen, take: &mut dyn FnMut(&[&[u8]])) -> bool {
+    fn lend(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        ahead: ByteLen,
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> bool {
         let may = matches!(self.map, Map::Parity) && self.verifier.get().is_none();
-        may && self.lend_striped(offset, len, take)
+        may && self.lend_striped(offset, len, ahead, take)
     }
 
     fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {

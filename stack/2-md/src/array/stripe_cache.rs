@@ -66,9 +66,9 @@ struct Kept {
 /// One cached stripe.
 #[derive(Debug)]
 struct Entry {
-    /// The number of the first chunk that is kept.
-    first: usize,
-    /// The chunks from `first` on. `None` while they are read, or if they could not be read.
+    /// The numbers of the chunks that are kept.
+    range: Range<usize>,
+    /// The chunks. `None` while they are read, or if they could not be read.
     chunks: RwLock<Option<Vec<Kept>>>,
     /// Chunks that were not handed out yet.
     left: AtomicUsize,
@@ -93,6 +93,9 @@ impl Lent {
     }
 }
 
+/// Cached stripes by number.
+type Shard = HashMap<u64, Vec<Arc<Entry>>>;
+
 /// Cached stripes by number, and the ends of recent requests.
 #[derive(Debug)]
 pub struct StripeCache {
@@ -100,9 +103,10 @@ pub struct StripeCache {
     stripe_bytes: ByteLen,
     chunks_max: usize,
     pool: Arc<Mutex<Pool>>,
-    shards: Vec<Mutex<HashMap<u64, Arc<Entry>>>>,
+    /// A stripe in which one file ends and another one begins may be there for both.
+    shards: Vec<Mutex<Shard>>,
     /// Stripes in the order in which they were added. Locked once per stripe that is read.
-    order: Mutex<VecDeque<u64>>,
+    order: Mutex<VecDeque<(u64, Arc<Entry>)>>,
     lookups: AtomicU64,
     /// The ends of requests.
     streams: Vec<Stream>,
@@ -114,6 +118,8 @@ pub struct StripeCache {
 struct Stream {
     /// A [`ByteOffset`].
     end: AtomicU64,
+    /// A [`ByteOffset`]: the reader will not go on behind it.
+    until: AtomicU64,
     /// The number of the request.
     at: AtomicU64,
 }
@@ -131,7 +137,11 @@ impl StripeCache {
             order: Mutex::default(),
             lookups: AtomicU64::new(0),
             streams: (0..STREAMS)
-                .map(|_| Stream { end: AtomicU64::new(u64::MAX), at: AtomicU64::new(0) })
+                .map(|_| Stream {
+                    end: AtomicU64::new(u64::MAX),
+                    until: AtomicU64::new(u64::MAX),
+                    at: AtomicU64::new(0),
+                })
                 .collect(),
             requests: AtomicU64::new(0),
         }
@@ -144,14 +154,17 @@ impl StripeCache {
 
     /// Records a request for a range of the array. Returns true if an earlier request ended where
     /// it starts, or a recent one of its length near it: requests of one reader that are served by
-    /// several threads may overtake each other.
-    pub fn continues(&self, range: &Range<ByteOffset>) -> bool {
-        let slot = |at: u64| {
-            let hash = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-            &self.streams[index(hash % STREAMS as u64)]
-        };
+    /// several threads may overtake each other. Records, too, how many bytes are ahead of the
+    /// reader, if that is known.
+    pub fn continues(&self, range: &Range<ByteOffset>, ahead: Option<ByteLen>) -> bool {
+        let slot = |at| self.stream(at);
         let now = self.requests.fetch_add(1, Ordering::Relaxed);
         let (start, end, len) = (range.start.0, range.end.0, range.end.0 - range.start.0);
+        match ahead {
+            Some(ahead) => slot(end).until.store(end.saturating_add(ahead.0), Ordering::Relaxed),
+            None if slot(end).end.load(Ordering::Relaxed) == end => {}
+            None => slot(end).until.store(u64::MAX, Ordering::Relaxed),
+        }
         slot(end).end.store(end, Ordering::Relaxed);
         slot(end).at.store(now, Ordering::Relaxed);
         let ended = |at: u64| slot(at).end.load(Ordering::Relaxed) == at;
@@ -163,43 +176,58 @@ impl StripeCache {
         ended(start) || before.into_iter().chain(behind).flatten().any(ended_lately)
     }
 
-    fn shard(&self, stripe: u64) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
+    /// Returns how far the reader of a request that ends at `end` goes on, at most.
+    pub fn until(&self, end: ByteOffset) -> ByteOffset {
+        let stream = self.stream(end.0);
+        let is_it = stream.end.load(Ordering::Relaxed) == end.0;
+        ByteOffset(if is_it { stream.until.load(Ordering::Relaxed) } else { u64::MAX })
+    }
+
+    fn stream(&self, end: u64) -> &Stream {
+        let hash = end.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        &self.streams[index(hash % STREAMS as u64)]
+    }
+
+    fn shard(&self, stripe: u64) -> MutexGuard<'_, Shard> {
         self.shards[index(stripe % SHARDS as u64)].lock()
     }
 
     /// Returns `len` bytes of `stripe` from `start` on, which do not leave the stripe. If they are
-    /// not cached and `may_fill` is set, has `fill` read the chunks from that of `start` to the
-    /// last one of the stripe. Returns `None` if the bytes are not cached and cannot be read into
-    /// the cache.
+    /// not cached, has `fill` read the chunks from that of `start` to that before `fill_until`,
+    /// unless this is `None`. Returns `None` if the bytes are not cached and cannot be read into the
+    /// cache.
     pub fn get(
         &self,
         stripe: u64,
         start: StripeByte,
         len: ByteLen,
-        may_fill: bool,
-        fill: impl FnOnce(&mut [&mut [u8]]) -> Result<()>,
+        fill_until: Option<StripeByte>,
+        fill: impl FnOnce(usize, &mut [&mut [u8]]) -> Result<()>,
     ) -> Option<Lent> {
         let now = self.lookups.fetch_add(1, Ordering::Relaxed);
-        let found = self.shard(stripe).get(&stripe).map(Arc::clone);
+        let first = index(start.whole(self.chunk_bytes));
+        let found = self.find(&self.shard(stripe), stripe, first);
         if let Some(entry) = found {
             entry.used_at.store(now, Ordering::Relaxed);
-            // A request that was overtaken does not read the stripe again.
-            let is_before = index(start.whole(self.chunk_bytes)) < entry.first;
-            if is_before || entry.chunks.read().is_none() {
+            if entry.chunks.read().is_none() {
                 return None;
             }
             if let Some(lent) = self.lend(stripe, &entry, start, len) {
                 return Some(lent);
             }
-            if may_fill {
+            if fill_until.is_some() {
                 self.remove(stripe, &entry);
             }
         }
-        if !may_fill {
-            return None;
-        }
-        let entry = self.insert_filled(stripe, start, now, fill)?;
+        let end = index(fill_until?.0.min(self.stripe_bytes.0).div_ceil(self.chunk_bytes.0));
+        let entry = self.insert_filled(stripe, start, first..end, now, fill)?;
         self.lend(stripe, &entry, start, len)
+    }
+
+    /// Returns the entry that keeps chunk `chunk` of the stripe, or has kept it.
+    fn find(&self, shard: &Shard, stripe: u64, chunk: usize) -> Option<Arc<Entry>> {
+        let mut entries = shard.get(&stripe)?.iter();
+        entries.find(|entry| entry.range.contains(&chunk)).map(Arc::clone)
     }
 
     /// Returns a range of the stripe, after it was read.
@@ -214,7 +242,7 @@ impl StripeCache {
         let (mut from, mut left) = (start.within(self.chunk_bytes).index(), len.index());
         let mut parts = Vec::new();
         let chunks = entry.chunks.read();
-        for kept in chunks.as_ref()?.get(chunk.checked_sub(entry.first)?..)? {
+        for kept in chunks.as_ref()?.get(chunk.checked_sub(entry.range.start)?..)? {
             if left == 0 {
                 break;
             }
@@ -243,7 +271,7 @@ impl StripeCache {
     pub fn deliver(&self, lent: Lent) {
         let Lent { stripe, entry, chunk, parts } = lent;
         let chunks = entry.chunks.read();
-        let kept = chunks.iter().flatten().skip(chunk - entry.first);
+        let kept = chunks.iter().flatten().skip(chunk - entry.range.start);
         let mut is_last = false;
         for (kept, (memory, range)) in kept.zip(parts) {
             let more = range.len() as u64;
@@ -258,34 +286,39 @@ impl StripeCache {
         }
     }
 
-    /// Returns the stripe, read by this thread or by another one in the meantime.
+    /// Returns the chunks of `range`, read by this thread or by another one in the meantime.
     fn insert_filled(
         &self,
         stripe: u64,
         start: StripeByte,
+        range: Range<usize>,
         now: u64,
-        fill: impl FnOnce(&mut [&mut [u8]]) -> Result<()>,
+        fill: impl FnOnce(usize, &mut [&mut [u8]]) -> Result<()>,
     ) -> Option<Arc<Entry>> {
-        let first = index(start.whole(self.chunk_bytes));
-        let count = index(self.stripe_bytes.whole(self.chunk_bytes)) - first;
-        let mut memory = self.allocate(count, now)?;
+        let first = range.start;
+        let mut memory = self.allocate(range.len(), now)?;
         let entry = Arc::new(Entry {
-            first,
+            left: AtomicUsize::new(range.len()),
+            range,
             chunks: RwLock::new(None),
-            left: AtomicUsize::new(count),
             used_at: AtomicU64::new(now),
         });
         let mut chunks = entry.chunks.write();
         {
             let mut shard = self.shard(stripe);
-            if let Some(existing) = shard.get(&stripe) {
-                return Some(Arc::clone(existing));
+            if let Some(existing) = self.find(&shard, stripe, first) {
+                return Some(existing);
             }
-            shard.insert(stripe, Arc::clone(&entry));
+            // A request that was overtaken does not read the stripe again.
+            let entries = shard.entry(stripe).or_default();
+            if entries.iter().any(|other| entry.range.contains(&other.range.start)) {
+                return None;
+            }
+            entries.push(Arc::clone(&entry));
+            self.order.lock().push_back((stripe, Arc::clone(&entry)));
         }
-        self.order.lock().push_back(stripe);
         let mut bufs: Vec<&mut [u8]> = memory.iter_mut().map(|one| &mut *one.bytes).collect();
-        if fill(&mut bufs).is_err() {
+        if fill(first, &mut bufs).is_err() {
             self.remove(stripe, &entry);
             return None;
         }
@@ -330,31 +363,33 @@ impl StripeCache {
         let stripes = self.chunks_max as u64 * self.chunk_bytes.0 / self.stripe_bytes.0.max(1);
         let looks = self.order.lock().len().min(EVICT_LOOKS);
         for _ in 0..looks {
-            let oldest = self.order.lock().pop_front()?;
-            let Some(entry) = self.shard(oldest).get(&oldest).map(Arc::clone) else { continue };
+            let (stripe, entry) = self.order.lock().pop_front()?;
             if now.saturating_sub(entry.used_at.load(Ordering::Relaxed)) >= 256 + 4 * stripes {
-                self.remove(oldest, &entry);
+                self.remove(stripe, &entry);
                 return Some(());
             }
-            self.order.lock().push_back(oldest);
+            self.order.lock().push_back((stripe, entry));
         }
         None
     }
 
     fn remove(&self, stripe: u64, entry: &Arc<Entry>) {
         let mut shard = self.shard(stripe);
-        if !shard.get(&stripe).is_some_and(|there| Arc::ptr_eq(there, entry)) {
-            return;
+        if let Some(entries) = shard.get_mut(&stripe) {
+            entries.retain(|other| !Arc::ptr_eq(other, entry));
+            if entries.is_empty() {
+                shard.remove(&stripe);
+            }
         }
-        shard.remove(&stripe);
-        self.order.lock().retain(|other| *other != stripe);
+        drop(shard);
+        self.order.lock().retain(|(_, other)| !Arc::ptr_eq(other, entry));
     }
 
     /// Removes `stripe`, which is about to change. Does not wait.
     pub fn forget(&self, stripe: u64) {
-        let found = self.shard(stripe).get(&stripe).map(Arc::clone);
-        if let Some(entry) = found {
-            self.remove(stripe, &entry);
+        let entries = self.shard(stripe).remove(&stripe).unwrap_or_default();
+        if !entries.is_empty() {
+            self.order.lock().retain(|(number, _)| *number != stripe);
         }
     }
 }

@@ -116,28 +116,37 @@ impl Array {
     }
 
     pub(super) fn read_striped(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
-        let sequential = self.cache.continues(&offset.range(ByteLen::of(buf)));
+        let range = offset.range(ByteLen::of(buf));
+        let sequential = self.cache.continues(&range, None);
+        let until = self.cache.until(range.end);
         let mut parts = self.stripe_parts(offset, buf).into_iter();
         loop {
             let some: Vec<_> = parts.by_ref().take(STRIPES_AT_ONCE).collect();
             if some.is_empty() {
                 return Ok(());
             }
-            self.read_parts(some, sequential)?;
+            self.read_parts(some, sequential, until)?;
         }
     }
 
-    fn read_parts(&self, parts: Vec<StripePart<'_>>, sequential: bool) -> Result<()> {
+    /// Reads the parts for a reader that goes on until `until`, at most.
+    fn read_parts(
+        &self,
+        parts: Vec<StripePart<'_>>,
+        sequential: bool,
+        until: ByteOffset,
+    ) -> Result<()> {
         let (mut direct, mut whole, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         for mut part in parts {
-            let missing_chunk = self.last_missing_chunk(part.stripe);
+            let until = self.stripe_byte(part.stripe, until);
+            let missing_chunk = self.last_missing_chunk(part.stripe, until);
             if missing_chunk.is_none() {
                 direct.extend(self.pieces(part));
             } else if ByteLen::of(part.buf) == self.stripe_bytes() {
                 let span = self.span(part.stripe, self.whole_chunk());
                 self.prefetch_span(&span, &[]);
                 whole.push((span, part.buf));
-            } else if !self.read_cached(&mut part, sequential, missing_chunk) {
+            } else if !self.read_cached(&mut part, sequential, until, missing_chunk) {
                 for piece in self.pieces(part) {
                     if self.is_piece_readable(&piece) {
                         direct.push(piece);
@@ -169,14 +178,22 @@ impl Array {
         self.read_full_stripes(whole)
     }
 
-    /// Returns the last data chunk of the stripe that its member cannot deliver, if any.
-    fn last_missing_chunk(&self, stripe: u64) -> Option<usize> {
+    /// Returns the last data chunk of the stripe before byte `until` that its member cannot deliver,
+    /// if any.
+    fn last_missing_chunk(&self, stripe: u64, until: StripeByte) -> Option<usize> {
         if self.is_optimal.load(Ordering::Acquire) {
             return None;
         }
         let span = self.span(stripe, self.whole_chunk());
-        let mut chunks = (0..span.layout.data_disks()).rev();
+        let end = index(until.0.div_ceil(self.geometry.chunk_bytes().0));
+        let mut chunks = (0..span.layout.data_disks().min(end)).rev();
         chunks.find(|d| !self.is_role_readable(&span, span.layout.data_role(*d)))
+    }
+
+    /// Returns the byte of the stripe at `at`, its end if that lies behind it.
+    fn stripe_byte(&self, stripe: u64, at: ByteOffset) -> StripeByte {
+        let start = self.array_byte(stripe, 0, Column(0));
+        StripeByte(at.saturating_distance_from(start).min(self.stripe_bytes()).0)
     }
 
     /// Reads the part from the stripe cache.
@@ -184,11 +201,12 @@ impl Array {
         &self,
         part: &mut StripePart<'_>,
         sequential: bool,
+        until: StripeByte,
         missing_chunk: Option<usize>,
     ) -> bool {
         let len = ByteLen::of(part.buf);
-        let Some(lent) = self.cached(part.stripe, part.start, len, sequential, missing_chunk)
-        else {
+        let range = part.start.range(len);
+        let Some(lent) = self.cached(part.stripe, range, sequential, until, missing_chunk) else {
             return false;
         };
         self.cache.copy(lent, part.buf);
@@ -196,31 +214,34 @@ impl Array {
         true
     }
 
-    /// Returns a range of a stripe from the stripe cache. What is not cached is read, to the end of
-    /// the stripe, if that pays: for a request that covers most of it, for a sequential reader that
-    /// has not passed the missing chunk yet, and for a request that needs most of the missing chunk,
-    /// because all others are read for it.
+    /// Returns a range of a stripe from the stripe cache, for a reader that goes on until `until`,
+    /// at most. What is not cached is read, as far as the reader goes on, if that pays: for a
+    /// request that covers most of the stripe, for a sequential reader that has not passed the
+    /// missing chunk yet, and for a request that needs most of that chunk, because all others are
+    /// read for it.
     fn cached(
         &self,
         stripe: u64,
-        start: StripeByte,
-        len: ByteLen,
+        range: Range<StripeByte>,
         sequential: bool,
+        until: StripeByte,
         missing_chunk: Option<usize>,
     ) -> Option<Lent> {
-        let (first_chunk, _) = self.chunk_at(start);
+        let (first_chunk, _) = self.chunk_at(range.start);
+        let len = range.length();
         let may_fill = missing_chunk.is_some_and(|missing| {
             let chunk = self.geometry.chunk_bytes();
-            let whole = chunk.times(missing as u64);
-            let missing_range = StripeByte(whole.0)..StripeByte(whole.plus(chunk).0);
-            let needed = start.range(len).intersection(&missing_range).length();
+            let start = chunk.times(missing as u64);
+            let missing_range = StripeByte(start.0)..StripeByte(start.plus(chunk).0);
+            let needed = range.intersection(&missing_range).length();
             let is_large = len.times(2) > self.stripe_bytes() || needed.times(2) > chunk;
             first_chunk <= missing && (sequential || is_large)
         });
-        self.cache.get(stripe, start, len, may_fill, |chunks| {
+        let fill_until = may_fill.then_some(until.max(range.end));
+        self.cache.get(stripe, range.start, len, fill_until, |first, chunks| {
             self.prefetch_span(&self.span(stripe, self.whole_chunk()), &[]);
             let _shared = self.lock_stripe_shared(stripe);
-            self.read_last_chunks(stripe, chunks)
+            self.read_chunks(stripe, first, chunks)
         })
     }
 
@@ -230,13 +251,15 @@ impl Array {
         &self,
         offset: ByteOffset,
         len: ByteLen,
+        ahead: ByteLen,
         take: &mut dyn FnMut(&[&[u8]]),
     ) -> bool {
         let range = offset.range(len);
         if self.is_optimal.load(Ordering::Acquire) || range.is_empty() || range.end > self.end() {
             return false;
         }
-        let sequential = self.cache.continues(&range);
+        let sequential = self.cache.continues(&range, Some(ahead));
+        let until = range.end.saturating_plus(ahead);
         let mut lent = Vec::new();
         let mut at = offset;
         while at < range.end {
@@ -247,8 +270,13 @@ impl Array {
             if len == self.stripe_bytes() {
                 return false;
             }
-            let Some(missing) = self.last_missing_chunk(stripe) else { return false };
-            let Some(part) = self.cached(stripe, start, len, sequential, Some(missing)) else {
+            let until = self.stripe_byte(stripe, until);
+            let missing = self.last_missing_chunk(stripe, until);
+            if missing.is_none() {
+                return false;
+            }
+            let range = start.range(len);
+            let Some(part) = self.cached(stripe, range, sequential, until, missing) else {
                 return false;
             };
             lent.push(part);

@@ -149,19 +149,26 @@ impl Array {
         Ok(())
     }
 
-    /// Fills `last`, the last data chunks of the stripe, in order. The others are read only as far
-    /// as the missing chunks need them. The stripe's lock is held.
-    pub(super) fn read_last_chunks(&self, stripe: u64, last: &mut [&mut [u8]]) -> Result<()> {
+    /// Fills `chunks`, data chunks of the stripe from the one of number `first` on. The others are
+    /// not kept. The stripe's lock is held.
+    pub(super) fn read_chunks(
+        &self,
+        stripe: u64,
+        first: usize,
+        chunks: &mut [&mut [u8]],
+    ) -> Result<()> {
         let span = self.span(stripe, self.whole_chunk());
         let slice_len = self.slice_bytes().min(span.len()).index();
-        let others = span.layout.data_disks() - last.len();
+        let others = span.layout.data_disks() - chunks.len();
         with_scratch(others * slice_len, |memory| {
             let mut parity = Parity::default();
             for slice in span.cut(self.slice_bytes()) {
                 let len = slice.len().index();
                 let others = memory.chunks_mut(slice_len.max(1)).map(|buf| &mut buf[..len]);
                 let mut parts: Vec<&mut [u8]> = others.collect();
-                parts.extend(part_of(last, &span, &slice));
+                let behind = parts.split_off(first);
+                parts.extend(part_of(chunks, &span, &slice));
+                parts.extend(behind);
                 self.read_slice_or_pages(&slice, &mut parts, &[], &mut parity)?;
             }
             Ok(())

@@ -140,20 +140,20 @@ impl Array {
         buf: &mut [u8],
     ) -> Result<()> {
         let chunk = self.geometry.chunk_bytes();
-        let sequential = self.cache.continues(&offset.range(ByteLen::of(buf)));
+        let sequential = self.cache.continues(&offset.range(ByteLen::of(buf)), None);
         for part in self.stripe_parts(offset, buf) {
             let stripe = part.stripe;
             let whole = sequential || ByteLen::of(part.buf).times(2) > self.stripe_bytes();
-            let fill = |last: &mut [&mut [u8]]| {
+            let fill_until = whole.then_some(StripeByte::MAX);
+            let fill = |first, last: &mut [&mut [u8]]| {
                 let span = self.span(stripe, self.whole_chunk());
                 // The check needs all chunks.
-                let others = span.layout.data_disks() - last.len();
-                let mut memory = vec![0; others * chunk.index()];
+                let mut memory = vec![0; chunk.times(first as u64).index()];
                 let mut data: Vec<&mut [u8]> = memory.chunks_mut(chunk.index()).collect();
                 data.extend(last.iter_mut().map(|buf| &mut **buf));
                 self.read_stripe_verified(verifier, &span, &mut data)
             };
-            match self.cache.get(stripe, part.start, ByteLen::of(part.buf), whole, fill) {
+            match self.cache.get(stripe, part.start, ByteLen::of(part.buf), fill_until, fill) {
                 Some(lent) => self.cache.copy(lent, part.buf),
                 None => self.read_part_verified(verifier, part)?,
             }

@@ -301,9 +301,10 @@ impl Content {
         let len = left.min(ByteLen::of(buf)).index();
         let buf = &mut buf[..len];
         if !buf.is_empty() {
+            let ahead = left.minus(ByteLen::of(buf));
             let blocks = vol.geo().file_blocks_around(&offset.range(ByteLen::of(buf)));
             if state.dirty.parts(blocks).next().is_none() {
-                if self.read_device_or_lend(vol, offset, buf, Some(take))? {
+                if self.read_device_or_lend(vol, offset, buf, Some((ahead, take)))? {
                     return Ok(());
                 }
             } else {
@@ -340,13 +341,13 @@ impl Content {
     }
 
     /// Reads from the device, from byte `offset` on. Returns true if the device lent the bytes to
-    /// `take` instead.
+    /// `take` instead; so many bytes are ahead then.
     fn read_device_or_lend(
         &self,
         vol: &Volume,
         offset: ByteOffset,
         buf: &mut [u8],
-        mut take: Option<&mut dyn FnMut(&[&[u8]])>,
+        mut take: Option<(ByteLen, &mut dyn FnMut(&[&[u8]]))>,
     ) -> Result<bool> {
         let geo = vol.geo();
         let all = ByteLen::of(buf);
@@ -371,9 +372,9 @@ impl Content {
                 }
                 (at, rest) = (at.plus(len), behind);
             }
-            if let ([io], Some(take)) = (batch.as_slice(), &mut take)
+            if let ([io], Some((ahead, take))) = (batch.as_slice(), &mut take)
                 && ByteLen::of(io.buf) == all
-                && vol.device().lend(io.offset, all, take)
+                && vol.device().lend(io.offset, all, *ahead, take)
             {
                 return Ok(true);
             }
