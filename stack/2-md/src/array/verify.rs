@@ -22,7 +22,9 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 use xfskit_block::Result;
-use xfskit_units::{ByteLen, ByteOffset, Column, MemberByte, MemberSector, PositionRange};
+use xfskit_units::{
+    ByteLen, ByteOffset, Column, MemberByte, MemberSector, PositionRange, StripeByte,
+};
 
 use super::mirror::PAGE;
 use super::scrub::{self, Mismatch, PageMismatch, SpanData};
