@@ -70,7 +70,7 @@ struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = some(1))]
     readers: u64,
     /// Stripes of 11 MiB of each file of `degraded`
-    #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = some(1))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = some(1))]
     stripes: u64,
     /// Speed of a simulated member in MB/s
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = some(1))]

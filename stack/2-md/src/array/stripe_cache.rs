@@ -360,11 +360,12 @@ impl StripeCache {
 
     /// Removes an old stripe that was not used lately. Returns `None` if there is none.
     fn evict_oldest(&self, now: u64) -> Option<()> {
-        let stripes = self.chunks_max as u64 * self.chunk_bytes.0 / self.stripe_bytes.0.max(1);
+        // Between two bursts of requests of one reader come those of all others.
+        let min_age = 256 + 4 * self.chunks_max as u64;
         let looks = self.order.lock().len().min(EVICT_LOOKS);
         for _ in 0..looks {
             let (stripe, entry) = self.order.lock().pop_front()?;
-            if now.saturating_sub(entry.used_at.load(Ordering::Relaxed)) >= 256 + 4 * stripes {
+            if now.saturating_sub(entry.used_at.load(Ordering::Relaxed)) >= min_age {
                 self.remove(stripe, &entry);
                 return Some(());
             }

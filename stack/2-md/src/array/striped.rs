@@ -229,19 +229,26 @@ impl Array {
     ) -> Option<Lent> {
         let (first_chunk, _) = self.chunk_at(range.start);
         let len = range.length();
-        let may_fill = missing_chunk.is_some_and(|missing| {
-            let chunk = self.geometry.chunk_bytes();
-            let start = chunk.times(missing as u64);
-            let missing_range = StripeByte(start.0)..StripeByte(start.plus(chunk).0);
-            let needed = range.intersection(&missing_range).length();
-            let is_large = len.times(2) > self.stripe_bytes() || needed.times(2) > chunk;
-            first_chunk <= missing && (sequential || is_large)
-        });
+        let is_before_missing = missing_chunk.is_some_and(|missing| first_chunk <= missing);
+        let is_large = || len.times(2) > self.stripe_bytes() || self.needs_missing(stripe, &range);
+        let may_fill = is_before_missing && (sequential || is_large());
         let fill_until = may_fill.then_some(until.max(range.end));
         self.cache.get(stripe, range.start, len, fill_until, |first, chunks| {
             self.prefetch_span(&self.span(stripe, self.whole_chunk()), &[]);
             let _shared = self.lock_stripe_shared(stripe);
             self.read_chunks(stripe, first, chunks)
+        })
+    }
+
+    /// Returns true if the range has most of a missing chunk.
+    fn needs_missing(&self, stripe: u64, range: &Range<StripeByte>) -> bool {
+        let (chunk, span) = (self.geometry.chunk_bytes(), self.span(stripe, self.whole_chunk()));
+        let chunks = index(range.start.whole(chunk))..index(range.end.div_ceil(chunk));
+        chunks.into_iter().any(|d| {
+            let start = StripeByte(chunk.times(d as u64).0);
+            let needed = range.intersection(&start.range(chunk)).length();
+            let is_there = || self.is_role_readable(&span, span.layout.data_role(d));
+            needed.times(2) > chunk && !is_there()
         })
     }
 
