@@ -26,13 +26,15 @@ fn array(readers: u64, missing: &[usize], stripe_cache: u64) -> (Array, Vec<u8>)
     let size = Sectors(readers * STRIPES * CHUNK / 512);
     let layout = Layout::default_of(Level::Raid6);
     let chunk = Sectors(CHUNK / 512);
-    let geometry = Geometry::new(layout, chunk, DISKS as u32, size, &[]).unwrap();
+    let geometry = Geometry::new(layout, chunk, u32::try_from(DISKS).unwrap(), size, &[]).unwrap();
     let devices: Vec<Arc<dyn BlockDevice>> =
         (0..DISKS).map(|_| Arc::new(MemDevice::new(size.byte_len())) as _).collect();
     let open = |missing: &[usize]| {
-        let slot = |role: usize| match missing.contains(&role) {
-            true => Slot::missing(),
-            false => Slot::new(Arc::clone(&devices[role]), format!("m{role}"), Sectors(0), size),
+        let slot = |role: usize| {
+            if missing.contains(&role) {
+                return Slot::missing();
+            }
+            Slot::new(Arc::clone(&devices[role]), format!("m{role}"), Sectors(0), size)
         };
         let options = Options { stripe_cache: ByteLen(stripe_cache), threads: 2 };
         Array::open_with(geometry.clone(), (0..DISKS).map(slot).collect(), options).unwrap()

@@ -24,7 +24,8 @@ const STRIPE: u64 = 2 << 20;
 const FILE: usize = 40 << 20;
 
 fn content(file: u8) -> Vec<u8> {
-    let word = |at: usize| (at as u64 ^ u64::from(file) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let word =
+        |at: usize| (at as u64 ^ (u64::from(file) << 56)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..FILE / 8).flat_map(|at| word(at).to_le_bytes()).collect()
 }
 
@@ -39,9 +40,11 @@ fn sequential_readers_of_a_degraded_array_read_its_members_once() {
         let layout = Layout::default_of(Level::Raid6);
         let disks = u32::try_from(DISKS).expect("a few");
         let geometry = Geometry::new(layout, CHUNK, disks, MEMBER, &[]).expect("a geometry");
-        let slot = |(role, device): (usize, &Arc<dyn BlockDevice>)| match missing.contains(&role) {
-            true => Slot::missing(),
-            false => Slot::new(Arc::clone(device), format!("m{role}"), Sectors(0), MEMBER),
+        let slot = |(role, device): (usize, &Arc<dyn BlockDevice>)| {
+            if missing.contains(&role) {
+                return Slot::missing();
+            }
+            Slot::new(Arc::clone(device), format!("m{role}"), Sectors(0), MEMBER)
         };
         // The kernel asks for two stripes of each reader at once, which need not begin where one does.
         let options = Options { stripe_cache: ByteLen(u64::from(FILES) * 3 * STRIPE), threads: 2 };

@@ -171,8 +171,8 @@ impl StripeCache {
         let ended_lately = |at: u64| {
             ended(at) && now.saturating_sub(slot(at).at.load(Ordering::Relaxed)) <= RECENT
         };
-        let before = [1, 2].map(|n| start.checked_sub(n * len));
-        let behind = [2, 3].map(|n| start.checked_add(n * len));
+        let before = [1, 2].map(|n| start.checked_sub(len.saturating_mul(n)));
+        let behind = [2, 3].map(|n| start.checked_add(len.saturating_mul(n)));
         ended(start) || before.into_iter().chain(behind).flatten().any(ended_lately)
     }
 

@@ -243,8 +243,8 @@ impl Array {
     /// Returns true if the range has most of a missing chunk.
     fn needs_missing(&self, stripe: u64, range: &Range<StripeByte>) -> bool {
         let (chunk, span) = (self.geometry.chunk_bytes(), self.span(stripe, self.whole_chunk()));
-        let chunks = index(range.start.whole(chunk))..index(range.end.div_ceil(chunk));
-        chunks.into_iter().any(|d| {
+        let mut chunks = index(range.start.whole(chunk))..index(range.end.div_ceil(chunk));
+        chunks.any(|d| {
             let start = StripeByte(chunk.times(d as u64).0);
             let needed = range.intersection(&start.range(chunk)).length();
             let is_there = || self.is_role_readable(&span, span.layout.data_role(d));
