@@ -163,6 +163,9 @@ impl File<'_> {
     }
 }
 
+/// Takes bytes that were read, in parts.
+type Take<'a> = &'a mut dyn FnMut(&[&[u8]]);
+
 impl FileExtents {
     /// Returns the size in bytes.
     pub fn size(&self) -> ByteLen {
@@ -174,7 +177,7 @@ impl FileExtents {
     /// # Errors
     /// [`Error::Device`]; then the contents of `buf` are undefined.
     pub fn read_at(&self, vol: &Volume, offset: ByteOffset, buf: &mut [u8]) -> Result<usize> {
-        self.read_or_lend(vol, offset, buf, None).map(|read| read.unwrap_or_default())
+        self.read_or_lend(vol, offset, buf, None).map(Option::unwrap_or_default)
     }
 
     /// Reads as [`read_at`](Self::read_at) does, and calls `take` with the bytes, once. They are in
@@ -202,7 +205,7 @@ impl FileExtents {
         vol: &Volume,
         offset: ByteOffset,
         buf: &mut [u8],
-        take: Option<&mut dyn FnMut(&[&[u8]])>,
+        take: Option<Take<'_>>,
     ) -> Result<Option<usize>> {
         let end = ByteOffset(self.size.0);
         let left = end.saturating_distance_from(offset);

@@ -58,8 +58,8 @@ impl Drop for Memory {
 struct Kept {
     /// `None` after all of it was handed out.
     memory: Mutex<Option<Arc<Memory>>>,
-    /// A [`ByteLen`]: what was handed out, or lies before the start of the first request and will
-    /// not be asked for.
+    /// A [`ByteLen`]: what was handed out, or lies before the start of the first request or behind
+    /// the end of the file, and will not be asked for.
     delivered: AtomicU64,
 }
 
@@ -206,7 +206,7 @@ impl StripeCache {
     ) -> Option<Lent> {
         let now = self.lookups.fetch_add(1, Ordering::Relaxed);
         let first = index(start.whole(self.chunk_bytes));
-        let found = self.find(&self.shard(stripe), stripe, first);
+        let found = Self::find(&self.shard(stripe), stripe, first);
         if let Some(entry) = found {
             entry.used_at.store(now, Ordering::Relaxed);
             if entry.chunks.read().is_none() {
@@ -219,13 +219,13 @@ impl StripeCache {
                 self.remove(stripe, &entry);
             }
         }
-        let end = index(fill_until?.0.min(self.stripe_bytes.0).div_ceil(self.chunk_bytes.0));
-        let entry = self.insert_filled(stripe, start, first..end, now, fill)?;
+        let until = StripeByte(fill_until?.0.min(self.stripe_bytes.0));
+        let entry = self.insert_filled(stripe, start..until, now, fill)?;
         self.lend(stripe, &entry, start, len)
     }
 
     /// Returns the entry that keeps chunk `chunk` of the stripe, or has kept it.
-    fn find(&self, shard: &Shard, stripe: u64, chunk: usize) -> Option<Arc<Entry>> {
+    fn find(shard: &Shard, stripe: u64, chunk: usize) -> Option<Arc<Entry>> {
         let mut entries = shard.get(&stripe)?.iter();
         entries.find(|entry| entry.range.contains(&chunk)).map(Arc::clone)
     }
@@ -286,16 +286,17 @@ impl StripeCache {
         }
     }
 
-    /// Returns the chunks of `range`, read by this thread or by another one in the meantime.
+    /// Returns the chunks of `wanted`, read by this thread or by another one in the meantime.
     fn insert_filled(
         &self,
         stripe: u64,
-        start: StripeByte,
-        range: Range<usize>,
+        wanted: Range<StripeByte>,
         now: u64,
         fill: impl FnOnce(usize, &mut [&mut [u8]]) -> Result<()>,
     ) -> Option<Arc<Entry>> {
-        let first = range.start;
+        let first = index(wanted.start.whole(self.chunk_bytes));
+        let range = first..index(wanted.end.div_ceil(self.chunk_bytes));
+        let chunk_start = |number: usize| self.chunk_bytes.0 * number as u64;
         let mut memory = self.allocate(range.len(), now)?;
         let entry = Arc::new(Entry {
             left: AtomicUsize::new(range.len()),
@@ -306,7 +307,7 @@ impl StripeCache {
         let mut chunks = entry.chunks.write();
         {
             let mut shard = self.shard(stripe);
-            if let Some(existing) = self.find(&shard, stripe, first) {
+            if let Some(existing) = Self::find(&shard, stripe, first) {
                 return Some(existing);
             }
             // A request that was overtaken does not read the stripe again.
@@ -322,15 +323,13 @@ impl StripeCache {
             self.remove(stripe, &entry);
             return None;
         }
-        let kept = |(number, memory): (usize, Memory)| Kept {
-            memory: Mutex::new(Some(Arc::new(memory))),
-            delivered: AtomicU64::new(if number == 0 {
-                start.within(self.chunk_bytes).0
-            } else {
-                0
-            }),
+        let kept = |(number, memory): (usize, Memory)| {
+            let before = wanted.start.0.saturating_sub(chunk_start(number));
+            let behind = chunk_start(number + 1).saturating_sub(wanted.end.0);
+            let memory = Mutex::new(Some(Arc::new(memory)));
+            Kept { memory, delivered: AtomicU64::new(before + behind) }
         };
-        *chunks = Some(memory.into_iter().enumerate().map(kept).collect());
+        *chunks = Some((first..).zip(memory).map(kept).collect());
         drop(chunks);
         Some(entry)
     }

@@ -291,7 +291,9 @@ impl Array {
         }
         let parts: Vec<&[u8]> = lent.iter().flat_map(Lent::parts).collect();
         take(&parts);
-        lent.into_iter().for_each(|part| self.cache.deliver(part));
+        for part in lent {
+            self.cache.deliver(part);
+        }
         true
     }
 

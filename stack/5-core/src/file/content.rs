@@ -251,6 +251,9 @@ fn is_last_of(open: &HashMap<Ino, Arc<Content>>, content: &Arc<Content>) -> bool
 
 // ---- reading ---------------------------------------------------------------------------------
 
+/// Takes bytes that were read, in parts.
+type Take<'a> = &'a mut dyn FnMut(&[&[u8]]);
+
 impl Content {
     /// Returns the inode number.
     pub fn ino(&self) -> Ino {
@@ -347,7 +350,7 @@ impl Content {
         vol: &Volume,
         offset: ByteOffset,
         buf: &mut [u8],
-        mut take: Option<(ByteLen, &mut dyn FnMut(&[&[u8]]))>,
+        mut take: Option<(ByteLen, Take<'_>)>,
     ) -> Result<bool> {
         let geo = vol.geo();
         let all = ByteLen::of(buf);
