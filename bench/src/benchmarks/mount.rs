@@ -69,6 +69,9 @@ struct Args {
     /// Readers of `degraded`
     #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = some(1))]
     readers: u64,
+    /// Stripes of 11 MiB of each file of `degraded`
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = some(1))]
+    stripes: u64,
     /// Speed of a simulated member in MB/s
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = some(1))]
     speed: u64,
@@ -105,7 +108,7 @@ const WORKLOADS: [Workload; 5] = [
     }),
     ("degraded", |args, bench| {
         let (readers, speed) = (args.readers, args.speed * 1_000_000);
-        Degraded { readers, speed, time: args.seconds }.measure(bench)
+        Degraded { readers, speed, stripes: args.stripes, time: args.seconds }.measure(bench)
     }),
 ];
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, IoRead, Result};
-use crate::forward;
+use crate::{forward, plain};
 
 /// The requests to a device so far, including failed ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +91,8 @@ impl BlockDevice for CountingDevice {
         size, logical_block_size, physical_block_size, topology, is_read_only, will_need, skip_hole,
         alternatives, heal
     );
+    // What is lent would not be counted.
+    plain!(lend);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.count_read(buf.len());
         self.base.read_at(offset, buf)

@@ -157,7 +157,7 @@ impl BlockDevice for CowDevice {
     forward!(this => this.base; size, logical_block_size, physical_block_size, topology, will_need);
     // Writes go to the file, so the device below neither zeroes, nor discards, nor heals; its holes
     // may have been written.
-    plain!(read_batch, write_batch, write_fua, discard, write_zeroes, skip_hole, heal);
+    plain!(lend, read_batch, write_batch, write_fua, discard, write_zeroes, skip_hole, heal);
     fn is_read_only(&self) -> bool {
         self.mode == OpenMode::ReadOnly
     }

@@ -167,6 +167,19 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// the result belongs to `batch[i]`.
     fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>>;
 
+    /// Calls `take` with the bytes of the range, in order, if the device has them in memory, so
+    /// that the caller need not have them copied. Returns false if not; `take` was not called then,
+    /// and the caller reads. The device may do for this what the read would have done first.
+    ///
+    /// A caller that goes on reads at most `ahead` bytes behind the range: to the end of its file.
+    fn lend(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        ahead: ByteLen,
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> bool;
+
     /// Writes all of `buf` at `offset`, in bytes.
     ///
     /// # Errors

@@ -158,7 +158,7 @@ impl BlockDevice for FaultDevice {
         alternatives
     );
     // Each request draws its own faults, so batches are split. A hole is read, and may rot.
-    plain!(read_batch, write_batch, write_fua, skip_hole, heal);
+    plain!(lend, read_batch, write_batch, write_fua, skip_hole, heal);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.begin("read", offset, buf.len())?;
         self.check_sector(offset, buf.len())?;

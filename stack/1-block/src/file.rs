@@ -296,7 +296,7 @@ impl Drop for FileDevice {
 }
 
 impl BlockDevice for FileDevice {
-    plain!(alternatives, read_alternative, heal);
+    plain!(lend, alternatives, read_alternative, heal);
     fn size(&self) -> ByteLen {
         self.size
     }

@@ -25,7 +25,7 @@ macro_rules! forward {
 macro_rules! plain {
     () => {
         $crate::plain!(
-            logical_block_size, physical_block_size, topology, is_read_only, read_batch,
+            logical_block_size, physical_block_size, topology, is_read_only, read_batch, lend,
             write_batch, write_fua, discard, write_zeroes, will_need, skip_hole, alternatives,
             read_alternative, heal
         );
@@ -79,6 +79,18 @@ macro_rules! device_method {
         fn read_batch(&self, batch: &mut [$crate::IoRead<'_>]) -> Vec<$crate::Result<()>> {
             let $this = self;
             $($via)+::read_batch($base, batch)
+        }
+    };
+    (lend ($($via:tt)+) $this:ident $base:tt) => {
+        fn lend(
+            &self,
+            offset: $crate::units::ByteOffset,
+            len: $crate::units::ByteLen,
+            ahead: $crate::units::ByteLen,
+            take: &mut dyn FnMut(&[&[u8]]),
+        ) -> bool {
+            let $this = self;
+            $($via)+::lend($base, offset, len, ahead, take)
         }
     };
     (write_at ($($via:tt)+) $this:ident $base:tt) => {
@@ -177,7 +189,7 @@ macro_rules! device_method {
 impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     forward!(this => **this;
         size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch,
-        write_at, write_batch, flush, write_fua, discard, write_zeroes, will_need, skip_hole,
+        lend, write_at, write_batch, flush, write_fua, discard, write_zeroes, will_need, skip_hole,
         alternatives, read_alternative, heal
     );
 }

@@ -160,7 +160,7 @@ impl BlockDevice for LimitedDevice {
         size, logical_block_size, physical_block_size, topology, is_read_only, discard, skip_hole,
         alternatives, heal
     );
-    plain!(write_batch, write_fua, write_zeroes);
+    plain!(lend, write_batch, write_fua, write_zeroes);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         Self::wait_until(self.completion(offset.0, buf.len() as u64));
         self.base.read_at(offset, buf)

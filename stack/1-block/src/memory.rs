@@ -30,6 +30,7 @@ impl MemDevice {
 
 impl BlockDevice for MemDevice {
     plain!(
+        lend,
         logical_block_size,
         physical_block_size,
         topology,

@@ -22,7 +22,7 @@ impl NoBarrierDevice {
 
 impl BlockDevice for NoBarrierDevice {
     forward!(this => this.0;
-        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch,
+        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch, lend,
         write_at, write_batch, discard, write_zeroes, will_need, skip_hole, alternatives,
         read_alternative, heal
     );

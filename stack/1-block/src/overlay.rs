@@ -127,7 +127,7 @@ impl OverlayDevice {
 impl BlockDevice for OverlayDevice {
     forward!(this => this.base; size, logical_block_size, physical_block_size, topology, will_need);
     // Writes go to memory, so the device below neither zeroes, nor discards, nor heals.
-    plain!(is_read_only, write_batch, write_fua, discard, write_zeroes, heal);
+    plain!(lend, is_read_only, write_batch, write_fua, discard, write_zeroes, heal);
     /// Skips holes below that were not written.
     fn skip_hole(&self, offset: ByteOffset) -> ByteOffset {
         let below = self.base.skip_hole(offset);

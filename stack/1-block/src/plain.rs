@@ -37,6 +37,17 @@ pub fn read_batch(
     batch.iter_mut().map(|io| device.read_at(io.offset, io.buf)).collect()
 }
 
+/// Returns false: nothing is in memory.
+pub fn lend(
+    _: &(impl BlockDevice + ?Sized),
+    _: ByteOffset,
+    _: ByteLen,
+    _: ByteLen,
+    _: &mut dyn FnMut(&[&[u8]]),
+) -> bool {
+    false
+}
+
 /// Writes one by one.
 pub fn write_batch(
     device: &(impl BlockDevice + ?Sized),

@@ -101,7 +101,7 @@ impl RecordingDevice {
 
 impl BlockDevice for RecordingDevice {
     forward!(this => this.base;
-        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch,
+        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch, lend,
         will_need, skip_hole, alternatives, read_alternative
     );
     // A write that heals is not recorded, so there is none.

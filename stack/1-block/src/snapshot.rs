@@ -186,7 +186,7 @@ fn one(offset: ByteOffset, len: usize) -> std::iter::Once<(ByteOffset, ByteLen)>
 impl BlockDevice for SnapshotDevice {
     // A healed block is the same content, on another member.
     forward!(this => this.base; size, logical_block_size, physical_block_size, topology,
-        is_read_only, read_at, read_batch, flush, will_need, skip_hole, alternatives,
+        is_read_only, read_at, read_batch, lend, flush, will_need, skip_hole, alternatives,
         read_alternative, heal);
 
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
@@ -248,7 +248,7 @@ impl BlockDevice for View {
     forward!(this => this.base; size, logical_block_size, physical_block_size, topology, will_need,
         alternatives);
     // Holes of the device may have been content then.
-    plain!(write_batch, write_fua, discard, write_zeroes, skip_hole, heal);
+    plain!(lend, write_batch, write_fua, discard, write_zeroes, skip_hole, heal);
 
     fn is_read_only(&self) -> bool {
         true

@@ -62,6 +62,16 @@ impl BlockDevice for WindowDevice {
         results.iter_mut().filter(|a| a.is_ok()).zip(read).for_each(|(a, below)| *a = below);
         results
     }
+    fn lend(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        ahead: ByteLen,
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> bool {
+        check_span("read", self.size, offset, len).is_ok()
+            && self.base.lend(self.below(offset), len, ahead, take)
+    }
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         check_range("write", self.size, offset, buf.len())?;
         self.base.write_at(self.below(offset), buf)

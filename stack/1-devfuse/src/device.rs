@@ -16,6 +16,8 @@ use crate::reply::Sink;
 pub(crate) const PATH: &str = "/dev/fuse";
 /// Bytes of a request beside its data: more than the longest names.
 const HEADER: usize = 4096;
+/// Parts of a message that the system takes with its header in one call, less one (`IOV_MAX`).
+const PARTS_MAX: usize = 1023;
 
 /// A descriptor of a mount, to receive requests and reply to them. Several threads may use one, or
 /// each its own copy: the replies to the requests of a copy go through it.
@@ -144,13 +146,21 @@ impl Channel {
         let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
         let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let header = OutHeader { len: u32::try_from(len).map_err(too_long)?, ..header };
-        let mut slices = [IoSlice::new(&[]); 4];
+        let joined = if parts.len() < PARTS_MAX { Vec::new() } else { parts.concat() };
+        let parts = if parts.len() < PARTS_MAX { parts } else { &[&*joined] };
+        let (mut few, mut many) = ([IoSlice::new(&[]); 4], Vec::new());
+        let slices = if parts.len() < few.len() {
+            &mut few[..=parts.len()]
+        } else {
+            many.resize(parts.len() + 1, IoSlice::new(&[]));
+            many.as_mut_slice()
+        };
         slices[0] = IoSlice::new(header.as_bytes());
         for (slice, part) in slices[1..].iter_mut().zip(parts) {
             *slice = IoSlice::new(part);
         }
         // The device takes a message as a whole, or not at all.
-        match (&self.0).write_vectored(&slices[..=parts.len()]) {
+        match (&self.0).write_vectored(slices) {
             Ok(_) => Ok(()),
             Err(error) if is(&error, Errno::NOENT) => Ok(()),
             Err(error) => Err(error),

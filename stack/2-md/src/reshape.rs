@@ -36,6 +36,7 @@ impl ReshapingDevice {
 
 impl BlockDevice for ReshapingDevice {
     xfskit_block::plain!(
+        lend,
         logical_block_size,
         physical_block_size,
         topology,

@@ -119,6 +119,16 @@ impl BlockDevice for LinearDevice {
         }
         results
     }
+    /// Lends a range in one piece.
+    fn lend(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        ahead: ByteLen,
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> bool {
+        self.below(offset, len.0).is_some_and(|below| self.base.lend(below, len, ahead, take))
+    }
     fn write_at(&self, offset: ByteOffset, mut buf: &[u8]) -> Result<()> {
         self.each("write", offset, buf.len() as u64, |below, n| {
             let (part, rest) = buf.split_at(index(n));

@@ -163,6 +163,9 @@ impl File<'_> {
     }
 }
 
+/// Takes bytes that were read, in parts.
+type Take<'a> = &'a mut dyn FnMut(&[&[u8]]);
+
 impl FileExtents {
     /// Returns the size in bytes.
     pub fn size(&self) -> ByteLen {
@@ -174,8 +177,39 @@ impl FileExtents {
     /// # Errors
     /// [`Error::Device`]; then the contents of `buf` are undefined.
     pub fn read_at(&self, vol: &Volume, offset: ByteOffset, buf: &mut [u8]) -> Result<usize> {
+        self.read_or_lend(vol, offset, buf, None).map(Option::unwrap_or_default)
+    }
+
+    /// Reads as [`read_at`](Self::read_at) does, and calls `take` with the bytes, once. They are in
+    /// `buf`, or in memory of the device, which saves a copy.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at); then `take` was not called.
+    pub fn read_with(
+        &self,
+        vol: &Volume,
+        offset: ByteOffset,
+        buf: &mut [u8],
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> Result<()> {
+        if let Some(read) = self.read_or_lend(vol, offset, buf, Some(take))? {
+            take(&[&buf[..read]]);
+        }
+        Ok(())
+    }
+
+    /// Reads from byte `offset`. Returns the number of bytes, or `None` if the device lent them to
+    /// `take` instead.
+    fn read_or_lend(
+        &self,
+        vol: &Volume,
+        offset: ByteOffset,
+        buf: &mut [u8],
+        take: Option<Take<'_>>,
+    ) -> Result<Option<usize>> {
         let end = ByteOffset(self.size.0);
-        let len = end.saturating_distance_from(offset).min(ByteLen::of(buf));
+        let left = end.saturating_distance_from(offset);
+        let len = left.min(ByteLen::of(buf));
         let wanted = offset.range(len);
         let mut rest = &mut buf[..len.index()];
         let mut batch = Vec::new();
@@ -192,10 +226,16 @@ impl FileExtents {
                 Backing::Hole | Backing::Unwritten(_) => part.fill(0),
             }
         }
+        if let ([io], Some(take)) = (batch.as_slice(), take)
+            && ByteLen::of(io.buf) == len
+            && vol.device().lend(io.offset, len, left.minus(len), take)
+        {
+            return Ok(None);
+        }
         for result in vol.device().read_batch(&mut batch) {
             result?;
         }
-        Ok(len.index())
+        Ok(Some(len.index()))
     }
 
     /// Returns the ranges of bytes that hold data: see [`File::data_ranges`].

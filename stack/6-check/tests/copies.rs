@@ -13,6 +13,7 @@ struct Mirror([OverlayDevice; 2]);
 
 impl BlockDevice for Mirror {
     xfskit_block::plain!(
+        lend,
         logical_block_size,
         physical_block_size,
         topology,

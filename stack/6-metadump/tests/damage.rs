@@ -132,7 +132,7 @@ struct BadSector {
 }
 
 impl BlockDevice for BadSector {
-    xfskit_block::plain!(write_batch, write_fua, discard, write_zeroes);
+    xfskit_block::plain!(lend, write_batch, write_fua, discard, write_zeroes);
     xfskit_block::forward!(this => *this.below; size, logical_block_size, physical_block_size,
         topology, will_need, skip_hole, alternatives, heal);
 

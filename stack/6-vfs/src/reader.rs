@@ -80,6 +80,25 @@ impl<F: Deref<Target = Fs>> FileReader<F> {
         }
     }
 
+    /// Reads as [`read_at`](Self::read_at) does, and calls `take` with the bytes, once. They are in
+    /// `buf`, or in memory of the device, which saves a copy.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at); then `take` was not called.
+    pub fn read_with(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> Result<()> {
+        match &self.source {
+            Source::Still(fs, file) => {
+                Ok(file.read_with(&fs.volume, ByteOffset(offset), buf, take)?)
+            }
+            Source::Live(file) => file.read_with(offset, buf, take),
+        }
+    }
+
     /// Returns all of the content.
     ///
     /// # Errors

@@ -12,6 +12,7 @@
 //! | `nodes` | the inodes that the kernel refers to |
 //! | [`freeze`] | changes that wait |
 //! | `ioctl`, `geometry` | ioctls and their arguments |
+//! | `read_ahead` | how far the kernel reads ahead |
 //! | `transport` | requests of the kernel, by the FUSE device or io_uring |
 //! | [`session`] | mounts, commits, unmounts |
 //! | `ended` | the end of a mount, which threads wait for |
@@ -28,6 +29,7 @@ mod ioctl;
 mod nodes;
 pub mod operations;
 pub mod options;
+mod read_ahead;
 pub mod server;
 pub mod session;
 pub mod statistics;

@@ -167,8 +167,9 @@ pub trait Operations: Send + Sync + 'static {
     /// Opens a file.
     fn open(&self, caller: Caller, ino: Ino, how: Open) -> Reply<()>;
     fn release(&self, ino: Ino);
-    /// Reads at most `size` bytes, and passes them to `done`.
-    fn read(&self, ino: Ino, offset: u64, size: usize, done: &mut dyn FnMut(&[u8])) -> Reply<()>;
+    /// Reads at most `size` bytes, and passes them to `done`, in order.
+    fn read(&self, ino: Ino, offset: u64, size: usize, done: &mut dyn FnMut(&[&[u8]]))
+    -> Reply<()>;
     /// Writes all of `data`. `kill_bits`: the writer may not keep setuid and setgid.
     fn write(
         &self,

@@ -22,6 +22,7 @@ use crate::idle::Idle;
 use crate::idmap::Mapped;
 use crate::operations::Operations;
 use crate::options::{Atime, Durable, Options};
+use crate::read_ahead::ReadAhead;
 use crate::server::Server;
 use crate::statistics::Statistics;
 use crate::transport::{self, Post, Transport, Waiting};
@@ -31,13 +32,6 @@ use crate::transport::{self, Post, Transport, Waiting};
 const COMMIT: Duration = Duration::from_secs(5);
 /// Time that processes have to leave a mount that is taken down.
 const LEAVE: Duration = Duration::from_secs(10);
-/// Threads that serve requests, for each processor: as many requests wait for disks at once.
-const THREADS: usize = 16;
-/// Fewest threads, and most, unless the options say otherwise.
-const THREADS_MIN: usize = 32;
-const THREADS_MAX: usize = 128;
-/// Bytes that the kernel reads ahead, in KiB: as many as a request has.
-const READ_AHEAD: &str = "1024";
 
 /// A mounted volume. It is unmounted when this is dropped.
 #[derive(Debug)]
@@ -69,6 +63,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
     /// # Errors
     /// `dir` is not a directory, /dev/fuse or fusermount3 is missing or refuses.
     pub fn start(fs: F, root: Ino, dir: &Path, options: &Options) -> io::Result<Self> {
+        let ahead = ReadAhead::new(fs.volume().device().topology().stripe_width);
         let server = Arc::new(Server::new(fs, root, options));
         let (statistics, ended) = (Arc::new(Statistics::default()), Arc::new(Ended::default()));
         let dir = dir.canonicalize()?;
@@ -78,11 +73,11 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
         let serving = match &options.idmap {
             Some(map) => {
                 let mapped = Mapped::new(Arc::clone(&server), map.clone());
-                serve(Arc::new(mapped), &statistics, &dir, options, &ended)?
+                serve(Arc::new(mapped), &statistics, &dir, (options, ahead), &ended)?
             }
-            None => serve(Arc::clone(&server), &statistics, &dir, options, &ended)?,
+            None => serve(Arc::clone(&server), &statistics, &dir, (options, ahead), &ended)?,
         };
-        raise_read_ahead(&dir);
+        ahead.raise(&dir);
         let committing = std::thread::Builder::new().name("commit".into()).spawn({
             let (ended, server) = (Arc::clone(&ended), Arc::clone(&server));
             move || {
@@ -275,17 +270,18 @@ fn serve<O: Operations + std::fmt::Debug>(
     operations: Arc<O>,
     statistics: &Arc<Statistics>,
     dir: &Path,
-    options: &Options,
+    (options, ahead): (&Options, ReadAhead),
     ended: &Arc<Ended>,
 ) -> io::Result<Serving> {
     let queues = transport::queues(options);
     let statistics = Arc::clone(statistics);
     let channel = Arc::new(mount::mount(dir, &mount_options(options))?);
     let start = || {
-        let threads = threads(options);
+        let threads = ahead.threads(options);
         let transport =
             Transport::new(operations, statistics, Arc::clone(&channel), options, threads)
-                .with_rings(!queues.is_empty());
+                .with_rings(!queues.is_empty())
+                .with_background(ahead.max_background());
         let transport = Arc::new(transport);
         transport.greet()?;
         let start = |post: Post| {
@@ -303,23 +299,6 @@ fn serve<O: Operations + std::fmt::Debug>(
     start().inspect_err(|_: &io::Error| {
         let _ = mount::unmount(dir, true);
     })
-}
-
-/// Has the kernel read ahead as much as a request takes, rather than 128 KiB. Only root may say so.
-fn raise_read_ahead(dir: &Path) {
-    let raise = || {
-        let device = rustix::fs::stat(dir)?.st_dev;
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), READ_AHEAD)
-    };
-    if let Err(error) = raise() {
-        tracing::debug!(%error, "the kernel reads ahead as it does");
-    }
-}
-
-fn threads(options: &Options) -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    options.threads.unwrap_or((THREADS * processors).clamp(THREADS_MIN, THREADS_MAX))
 }
 
 /// Returns how the mount is made.

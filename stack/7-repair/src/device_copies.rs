@@ -47,7 +47,7 @@ struct FirstSource(Arc<dyn BlockDevice>);
 impl BlockDevice for FirstSource {
     xfskit_block::forward!(this => this.0; size, logical_block_size, physical_block_size, topology,
         is_read_only, will_need, skip_hole, alternatives, read_alternative);
-    xfskit_block::plain!(read_batch, write_batch, write_fua, discard, write_zeroes, heal);
+    xfskit_block::plain!(lend, read_batch, write_batch, write_fua, discard, write_zeroes, heal);
 
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> DeviceResult<()> {
         self.0.read_alternative(offset, buf, 0).or_else(|_| self.0.read_at(offset, buf))
@@ -63,7 +63,7 @@ impl BlockDevice for FirstSource {
 impl BlockDevice for DeviceCopies {
     xfskit_block::forward!(this => this.view; size, logical_block_size, physical_block_size,
         topology, read_at, write_at, flush, will_need, skip_hole, alternatives, read_alternative);
-    xfskit_block::plain!(is_read_only, write_batch, write_fua, discard, write_zeroes);
+    xfskit_block::plain!(lend, is_read_only, write_batch, write_fua, discard, write_zeroes);
 
     fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<DeviceResult<()>> {
         self.view.read_batch(batch)

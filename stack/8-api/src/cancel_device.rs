@@ -50,7 +50,7 @@ impl<D> BlockDevice for CancelDevice<D>
 where
     D: Deref<Target: BlockDevice> + Send + Sync,
 {
-    xfskit_block::plain!(write_batch, write_fua, discard, write_zeroes);
+    xfskit_block::plain!(lend, write_batch, write_fua, discard, write_zeroes);
     xfskit_block::forward!(this => *this.below; size, logical_block_size, physical_block_size,
         topology, will_need, skip_hole, alternatives, heal);
 

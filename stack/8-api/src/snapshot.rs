@@ -366,6 +366,7 @@ impl Remote {
 
 impl BlockDevice for Remote {
     xfskit_block::plain!(
+        lend,
         topology,
         write_batch,
         write_fua,

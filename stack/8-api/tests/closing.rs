@@ -185,7 +185,7 @@ impl NoBmbt {
 }
 
 impl BlockDevice for NoBmbt {
-    xfskit::raw::block::plain!(heal);
+    xfskit::raw::block::plain!(lend, heal);
     xfskit::raw::block::forward!(this => *this.0; size, logical_block_size, physical_block_size,
         topology, will_need, skip_hole, alternatives, read_alternative, is_read_only, write_at,
         write_batch, write_fua, discard, write_zeroes, flush);

@@ -31,6 +31,7 @@ struct ReadOnlyView(Arc<dyn BlockDevice>);
 
 impl BlockDevice for ReadOnlyView {
     xfskit_block::plain!(
+        lend,
         logical_block_size,
         physical_block_size,
         topology,

@@ -21,6 +21,7 @@ mod monitor;
 mod raid0;
 mod reading;
 mod scrubbing;
+mod sequential;
 mod sync_actions;
 mod verified_reads;
 mod writing;

@@ -42,6 +42,13 @@ impl Model {
         let (start, len) = self.range();
         let mut buf = vec![0xee; len];
         let at = ByteOffset(start as u64);
+        if self.random.below(2) == 0 {
+            let wanted = &self.content[start..start + len];
+            let ahead = ByteLen(self.random.below(400_000));
+            self.array.lend(at, ByteLen(len as u64), ahead, &mut |parts| {
+                assert!(parts.concat() == wanted, "lent {start} + {len}");
+            });
+        }
         self.array.read_at(at, &mut buf).unwrap_or_else(|e| panic!("{e}"));
         assert!(buf == self.content[start..start + len], "read {start} + {len}");
         self.read_in_all_ways(at, start, len.min(4096));

@@ -1,5 +1,6 @@
 //! Tests of mounted volumes, in one program.
 
+mod degraded;
 mod fsx;
 mod limits;
 mod owners;

@@ -8,6 +8,7 @@ struct Mirror([MemDevice; 2]);
 impl BlockDevice for Mirror {
     forward!(this => this.0[0]; size, read_at, write_at, flush);
     plain!(
+        lend,
         logical_block_size,
         physical_block_size,
         topology,

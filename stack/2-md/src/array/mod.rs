@@ -129,7 +129,7 @@ pub enum OpenError {
 /// Options of an open array.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Most bytes of whole stripes to keep for sequential readers of a degraded array. Memory is
+    /// Most bytes of stripes to keep for sequential readers of a degraded array. Memory is
     /// allocated only as needed. In md's unit: `stripe_cache_size` times 4096 times the number of
     /// members.
     pub stripe_cache: ByteLen,
@@ -140,7 +140,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { stripe_cache: ByteLen(256 << 20), threads }
+        Self { stripe_cache: ByteLen(512 << 20), threads }
     }
 }
 
@@ -265,7 +265,6 @@ impl Array {
             Layout::Raid10(layout) => Map::Raid10(Raid10::new(layout, raid_disks, chunks)),
             Layout::Raid4 | Layout::Raid5(_) | Layout::Raid6(_) => Map::Parity,
         };
-        let stripe_bytes = geometry.chunk_bytes().saturating_times(geometry.data_disks().into());
         let is_optimal = slots.iter().all(|slot| {
             let all = slot.readable_until == Slot::ALL_READABLE && slot.bad_blocks.is_empty();
             slot.device.is_some() && all
@@ -275,7 +274,11 @@ impl Array {
         Ok(Self {
             map,
             members: slots.into_iter().map(Member::new).collect(),
-            cache: StripeCache::new(options.stripe_cache, stripe_bytes),
+            cache: StripeCache::new(
+                options.stripe_cache,
+                geometry.chunk_bytes(),
+                geometry.data_disks(),
+            ),
             options,
             stripe_locks: (0..STRIPE_LOCKS).map(|_| RwLock::default()).collect(),
             counters: Counters::default(),
@@ -536,6 +539,17 @@ impl BlockDevice for Array {
             Map::Raid1 | Map::Raid10(_) => self.read_mirror(offset, buf),
             Map::Parity => self.read_striped(offset, buf),
         }
+    }
+
+    fn lend(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        ahead: ByteLen,
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> bool {
+        let may = matches!(self.map, Map::Parity) && self.verifier.get().is_none();
+        may && self.lend_striped(offset, len, ahead, take)
     }
 
     fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {

@@ -74,7 +74,7 @@ impl Drop for MonitoredArray {
 
 impl BlockDevice for MonitoredArray {
     xfskit_block::forward!(this => this.array;
-        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch,
+        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch, lend,
         write_at, write_batch, flush, write_fua, discard, write_zeroes, will_need, skip_hole,
         alternatives, read_alternative, heal
     );

@@ -7,9 +7,10 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use xfskit_block::{Error, Result};
-use xfskit_units::{ByteLen, ByteOffset, Column, StripeByte, index};
+use xfskit_units::{ByteLen, ByteOffset, Column, PositionRange, StripeByte, index};
 
 use super::io::ReadJob;
+use super::stripe_cache::Lent;
 use super::stripes::Span;
 use super::{Array, Map};
 
@@ -115,28 +116,37 @@ impl Array {
     }
 
     pub(super) fn read_striped(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
-        let sequential = self.cache.continues(&offset.range(ByteLen::of(buf)));
+        let range = offset.range(ByteLen::of(buf));
+        let sequential = self.cache.continues(&range, None);
+        let until = self.cache.until(range.end);
         let mut parts = self.stripe_parts(offset, buf).into_iter();
         loop {
             let some: Vec<_> = parts.by_ref().take(STRIPES_AT_ONCE).collect();
             if some.is_empty() {
                 return Ok(());
             }
-            self.read_parts(some, sequential)?;
+            self.read_parts(some, sequential, until)?;
         }
     }
 
-    fn read_parts(&self, parts: Vec<StripePart<'_>>, sequential: bool) -> Result<()> {
+    /// Reads the parts for a reader that goes on until `until`, at most.
+    fn read_parts(
+        &self,
+        parts: Vec<StripePart<'_>>,
+        sequential: bool,
+        until: ByteOffset,
+    ) -> Result<()> {
         let (mut direct, mut whole, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         for mut part in parts {
-            let missing_chunk = self.last_missing_chunk(part.stripe);
+            let until = self.stripe_byte(part.stripe, until);
+            let missing_chunk = self.last_missing_chunk(part.stripe, until);
             if missing_chunk.is_none() {
                 direct.extend(self.pieces(part));
             } else if ByteLen::of(part.buf) == self.stripe_bytes() {
                 let span = self.span(part.stripe, self.whole_chunk());
                 self.prefetch_span(&span, &[]);
                 whole.push((span, part.buf));
-            } else if !self.read_cached(&mut part, sequential, missing_chunk) {
+            } else if !self.read_cached(&mut part, sequential, until, missing_chunk) {
                 for piece in self.pieces(part) {
                     if self.is_piece_readable(&piece) {
                         direct.push(piece);
@@ -168,40 +178,123 @@ impl Array {
         self.read_full_stripes(whole)
     }
 
-    /// Returns the last data chunk of the stripe that its member cannot deliver, if any.
-    fn last_missing_chunk(&self, stripe: u64) -> Option<usize> {
+    /// Returns the last data chunk of the stripe before byte `until` that its member cannot deliver,
+    /// if any.
+    fn last_missing_chunk(&self, stripe: u64, until: StripeByte) -> Option<usize> {
         if self.is_optimal.load(Ordering::Acquire) {
             return None;
         }
         let span = self.span(stripe, self.whole_chunk());
-        let mut chunks = (0..span.layout.data_disks()).rev();
+        let end = index(until.0.div_ceil(self.geometry.chunk_bytes().0));
+        let mut chunks = (0..span.layout.data_disks().min(end)).rev();
         chunks.find(|d| !self.is_role_readable(&span, span.layout.data_role(*d)))
     }
 
-    /// Reads the part from the stripe cache. A stripe that is not cached is read whole if that
-    /// pays: for a request that covers most of it, and for a sequential reader that has not reached
-    /// the missing chunk yet.
+    /// Returns the byte of the stripe at `at`, its end if that lies behind it.
+    fn stripe_byte(&self, stripe: u64, at: ByteOffset) -> StripeByte {
+        let start = self.array_byte(stripe, 0, Column(0));
+        StripeByte(at.saturating_distance_from(start).min(self.stripe_bytes()).0)
+    }
+
+    /// Reads the part from the stripe cache.
     fn read_cached(
         &self,
         part: &mut StripePart<'_>,
         sequential: bool,
+        until: StripeByte,
         missing_chunk: Option<usize>,
     ) -> bool {
         let len = ByteLen::of(part.buf);
-        let (first_chunk, _) = self.chunk_at(part.start);
-        let before_missing = missing_chunk.is_some_and(|missing| first_chunk <= missing);
-        let may_fill = before_missing && (sequential || len.times(2) > self.stripe_bytes());
-        let stripe = part.stripe;
-        let fill = |buf: &mut [u8]| {
-            let span = self.span(stripe, self.whole_chunk());
-            self.prefetch_span(&span, &[]);
-            self.read_full_stripe(&span, buf)
+        let range = part.start.range(len);
+        let Some(lent) = self.cached(part.stripe, range, sequential, until, missing_chunk) else {
+            return false;
         };
-        let found = self.cache.read(stripe, part.start, part.buf, may_fill, fill).is_some();
-        if found {
-            self.counters.count_memory(len, len);
+        self.cache.copy(lent, part.buf);
+        self.counters.count_memory(len, len);
+        true
+    }
+
+    /// Returns a range of a stripe from the stripe cache, for a reader that goes on until `until`,
+    /// at most. What is not cached is read, as far as the reader goes on, if that pays: for a
+    /// request that covers most of the stripe, for a sequential reader that has not passed the
+    /// missing chunk yet, and for a request that needs most of that chunk, because all others are
+    /// read for it.
+    fn cached(
+        &self,
+        stripe: u64,
+        range: Range<StripeByte>,
+        sequential: bool,
+        until: StripeByte,
+        missing_chunk: Option<usize>,
+    ) -> Option<Lent> {
+        let (first_chunk, _) = self.chunk_at(range.start);
+        let len = range.length();
+        let is_before_missing = missing_chunk.is_some_and(|missing| first_chunk <= missing);
+        let is_large = || len.times(2) > self.stripe_bytes() || self.needs_missing(stripe, &range);
+        let may_fill = is_before_missing && (sequential || is_large());
+        let fill_until = may_fill.then_some(until.max(range.end));
+        self.cache.get(stripe, range.start, len, fill_until, |first, chunks| {
+            self.prefetch_span(&self.span(stripe, self.whole_chunk()), &[]);
+            let _shared = self.lock_stripe_shared(stripe);
+            self.read_chunks(stripe, first, chunks)
+        })
+    }
+
+    /// Returns true if the range has most of a missing chunk.
+    fn needs_missing(&self, stripe: u64, range: &Range<StripeByte>) -> bool {
+        let (chunk, span) = (self.geometry.chunk_bytes(), self.span(stripe, self.whole_chunk()));
+        let mut chunks = index(range.start.whole(chunk))..index(range.end.div_ceil(chunk));
+        chunks.any(|d| {
+            let start = StripeByte(chunk.times(d as u64).0);
+            let needed = range.intersection(&start.range(chunk)).length();
+            let is_there = || self.is_role_readable(&span, span.layout.data_role(d));
+            needed.times(2) > chunk && !is_there()
+        })
+    }
+
+    /// Calls `take` with the bytes of the range if all of them are in the stripe cache, or are read
+    /// into it. Returns false if they are not.
+    pub(super) fn lend_striped(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        ahead: ByteLen,
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> bool {
+        let range = offset.range(len);
+        if self.is_optimal.load(Ordering::Acquire) || range.is_empty() || range.end > self.end() {
+            return false;
         }
-        found
+        let sequential = self.cache.continues(&range, Some(ahead));
+        let until = range.end.saturating_plus(ahead);
+        let mut lent = Vec::new();
+        let mut at = offset;
+        while at < range.end {
+            let (stripe, start) = self.stripe_at(at);
+            let left = self.stripe_bytes().minus(ByteLen(start.0));
+            let len = left.min(range.end.distance_from(at));
+            // A whole stripe is better computed where the caller wants it.
+            if len == self.stripe_bytes() {
+                return false;
+            }
+            let until = self.stripe_byte(stripe, until);
+            let missing = self.last_missing_chunk(stripe, until);
+            if missing.is_none() {
+                return false;
+            }
+            let range = start.range(len);
+            let Some(part) = self.cached(stripe, range, sequential, until, missing) else {
+                return false;
+            };
+            lent.push(part);
+            at = at.plus(len);
+        }
+        let parts: Vec<&[u8]> = lent.iter().flat_map(Lent::parts).collect();
+        take(&parts);
+        for part in lent {
+            self.cache.deliver(part);
+        }
+        true
     }
 
     fn read_full_stripe(&self, span: &Span, buf: &mut [u8]) -> Result<()> {

@@ -4,6 +4,7 @@
 //! slices. A slice is small enough that the data just read are still in the processor's cache when
 //! their parity is computed.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
@@ -17,6 +18,24 @@ use crate::layout::parity::StripeLayout;
 
 /// What the slices of all members of a stripe may take together: most of a core's own cache.
 const SLICES: ByteLen = ByteLen(768 << 10);
+
+thread_local! {
+    /// Memory for slices of chunks that the caller does not want. It is reused because its pages
+    /// are already mapped.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Calls `work` with `len` bytes of undefined content. A member that is an array itself has other
+/// ones.
+fn with_scratch<T>(len: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
+    let mut memory = SCRATCH.take();
+    if memory.len() < len {
+        memory.resize(len, 0);
+    }
+    let result = work(&mut memory[..len]);
+    SCRATCH.set(memory);
+    result
+}
 
 /// A range of columns of one stripe.
 #[derive(Clone, Debug)]
@@ -125,14 +144,52 @@ impl Array {
         let mut parity = Parity::default();
         for slice in span.cut(self.slice_bytes()) {
             let mut parts = part_of(data, span, &slice);
-            if self.read_slice(&slice, &mut parts, without, &mut parity).is_ok() {
-                continue;
+            self.read_slice_or_pages(&slice, &mut parts, without, &mut parity)?;
+        }
+        Ok(())
+    }
+
+    /// Fills `chunks`, data chunks of the stripe from the one of number `first` on. The others are
+    /// not kept. The stripe's lock is held.
+    pub(super) fn read_chunks(
+        &self,
+        stripe: u64,
+        first: usize,
+        chunks: &mut [&mut [u8]],
+    ) -> Result<()> {
+        let span = self.span(stripe, self.whole_chunk());
+        let slice_len = self.slice_bytes().min(span.len()).index();
+        let others = span.layout.data_disks() - chunks.len();
+        with_scratch(others * slice_len, |memory| {
+            let mut parity = Parity::default();
+            for slice in span.cut(self.slice_bytes()) {
+                let len = slice.len().index();
+                let others = memory.chunks_mut(slice_len.max(1)).map(|buf| &mut buf[..len]);
+                let mut parts: Vec<&mut [u8]> = others.collect();
+                let behind = parts.split_off(first);
+                parts.extend(part_of(chunks, &span, &slice));
+                parts.extend(behind);
+                self.read_slice_or_pages(&slice, &mut parts, &[], &mut parity)?;
             }
-            // A slice with too many failures may be readable page by page.
-            for page in slice.cut(PAGE) {
-                let mut parts = part_of(data, span, &page);
-                self.read_slice(&page, &mut parts, without, &mut parity)?;
-            }
+            Ok(())
+        })
+    }
+
+    /// Fills `parts`, the slice of every data chunk. A slice with too many failures may be readable
+    /// page by page.
+    fn read_slice_or_pages(
+        &self,
+        slice: &Span,
+        parts: &mut [&mut [u8]],
+        without: &[usize],
+        parity: &mut Parity,
+    ) -> Result<()> {
+        if self.read_slice(slice, parts, without, parity).is_ok() {
+            return Ok(());
+        }
+        for page in slice.cut(PAGE) {
+            let mut parts = part_of(parts, slice, &page);
+            self.read_slice(&page, &mut parts, without, parity)?;
         }
         Ok(())
     }
@@ -146,9 +203,23 @@ impl Array {
         out: &mut [u8],
         without: &[usize],
     ) -> Result<()> {
+        let others = span.layout.data_disks() - 1;
+        let len = others * self.slice_bytes().min(span.len()).index();
+        with_scratch(len, |memory| self.read_chunk_with(span, d, out, without, memory))
+    }
+
+    /// Does the work of [`read_chunk`](Self::read_chunk), with memory for a slice of the other
+    /// chunks.
+    fn read_chunk_with(
+        &self,
+        span: &Span,
+        d: usize,
+        out: &mut [u8],
+        without: &[usize],
+        memory: &mut [u8],
+    ) -> Result<()> {
         let own = span.layout.data_role(d);
         let others = span.layout.data_disks() - 1;
-        let mut memory = vec![0; others * self.slice_bytes().min(span.len()).index()];
         let mut without = without.to_vec();
         for slice in span.cut(self.slice_bytes()) {
             let (at, len) = (self.member_at(&slice), slice.len().index());

@@ -22,7 +22,9 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 use xfskit_block::Result;
-use xfskit_units::{ByteLen, ByteOffset, Column, MemberByte, MemberSector, PositionRange};
+use xfskit_units::{
+    ByteLen, ByteOffset, Column, MemberByte, MemberSector, PositionRange, StripeByte,
+};
 
 use super::mirror::PAGE;
 use super::scrub::{self, Mismatch, PageMismatch, SpanData};
@@ -140,21 +142,22 @@ impl Array {
         buf: &mut [u8],
     ) -> Result<()> {
         let chunk = self.geometry.chunk_bytes();
-        let sequential = self.cache.continues(&offset.range(ByteLen::of(buf)));
+        let sequential = self.cache.continues(&offset.range(ByteLen::of(buf)), None);
         for part in self.stripe_parts(offset, buf) {
             let stripe = part.stripe;
             let whole = sequential || ByteLen::of(part.buf).times(2) > self.stripe_bytes();
-            let fill = |buf: &mut [u8]| {
-                let mut data: Vec<&mut [u8]> = buf.chunks_mut(chunk.index()).collect();
-                self.read_stripe_verified(
-                    verifier,
-                    &self.span(stripe, self.whole_chunk()),
-                    &mut data,
-                )
+            let fill_until = whole.then_some(StripeByte::MAX);
+            let fill = |first, last: &mut [&mut [u8]]| {
+                let span = self.span(stripe, self.whole_chunk());
+                // The check needs all chunks.
+                let mut memory = vec![0; chunk.times(first as u64).index()];
+                let mut data: Vec<&mut [u8]> = memory.chunks_mut(chunk.index()).collect();
+                data.extend(last.iter_mut().map(|buf| &mut **buf));
+                self.read_stripe_verified(verifier, &span, &mut data)
             };
-            let cached = self.cache.read(stripe, part.start, part.buf, whole, fill).is_some();
-            if !cached {
-                self.read_part_verified(verifier, part)?;
+            match self.cache.get(stripe, part.start, ByteLen::of(part.buf), fill_until, fill) {
+                Some(lent) => self.cache.copy(lent, part.buf),
+                None => self.read_part_verified(verifier, part)?,
             }
         }
         Ok(())

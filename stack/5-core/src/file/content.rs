@@ -251,6 +251,9 @@ fn is_last_of(open: &HashMap<Ino, Arc<Content>>, content: &Arc<Content>) -> bool
 
 // ---- reading ---------------------------------------------------------------------------------
 
+/// Takes bytes that were read, in parts.
+type Take<'a> = &'a mut dyn FnMut(&[&[u8]]);
+
 impl Content {
     /// Returns the inode number.
     pub fn ino(&self) -> Ino {
@@ -284,6 +287,39 @@ impl Content {
         Ok(len)
     }
 
+    /// Reads as [`read`](Self::read) does, and calls `take` with the bytes, once. They are in
+    /// `buf`, or in memory of the device, which saves a copy.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); then `take` was not called.
+    pub fn read_with(
+        &self,
+        vol: &Volume,
+        offset: ByteOffset,
+        buf: &mut [u8],
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> Result<()> {
+        let state = self.state.read();
+        let left = state.end().saturating_distance_from(offset);
+        let len = left.min(ByteLen::of(buf)).index();
+        let buf = &mut buf[..len];
+        if !buf.is_empty() {
+            let ahead = left.minus(ByteLen::of(buf));
+            let blocks = vol.geo().file_blocks_around(&offset.range(ByteLen::of(buf)));
+            if state.dirty.parts(blocks).next().is_none() {
+                if self.read_device_or_lend(vol, offset, buf, Some((ahead, take)))? {
+                    return Ok(());
+                }
+            } else {
+                self.read_device(vol, offset, buf)?;
+                state.dirty.read(offset, buf);
+            }
+        }
+        drop(state);
+        take(&[buf]);
+        Ok(())
+    }
+
     /// Verifies the extent map for the bytes of `range`. An operation in several transactions calls
     /// this first, so that damage stops it before anything is half done.
     pub(super) fn verify_map(&self, vol: &Volume, range: &Range<ByteOffset>) -> Result<()> {
@@ -304,8 +340,21 @@ impl Content {
         offset: ByteOffset,
         buf: &mut [u8],
     ) -> Result<()> {
+        self.read_device_or_lend(vol, offset, buf, None).map(|_| ())
+    }
+
+    /// Reads from the device, from byte `offset` on. Returns true if the device lent the bytes to
+    /// `take` instead; so many bytes are ahead then.
+    fn read_device_or_lend(
+        &self,
+        vol: &Volume,
+        offset: ByteOffset,
+        buf: &mut [u8],
+        mut take: Option<(ByteLen, Take<'_>)>,
+    ) -> Result<bool> {
         let geo = vol.geo();
-        let range = offset.range(ByteLen::of(buf));
+        let all = ByteLen::of(buf);
+        let range = offset.range(all);
         let blocks = geo.file_blocks_around(&range);
         let (mut at, mut rest) = (offset, buf);
         let mut next = blocks.start;
@@ -326,11 +375,17 @@ impl Content {
                 }
                 (at, rest) = (at.plus(len), behind);
             }
+            if let ([io], Some((ahead, take))) = (batch.as_slice(), &mut take)
+                && ByteLen::of(io.buf) == all
+                && vol.device().lend(io.offset, all, *ahead, take)
+            {
+                return Ok(true);
+            }
             for result in vol.device().read_batch(&mut batch) {
                 result?;
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Returns the segments of the blocks of `range`, holes included, at most `most` of them.

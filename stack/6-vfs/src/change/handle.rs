@@ -143,6 +143,20 @@ impl<F: Deref<Target = Fs>> FileHandle<F> {
         Ok(self.content().read(&self.fs().volume, ByteOffset(offset), buf)?)
     }
 
+    /// Reads as [`read`](Self::read) does, and calls `take` with the bytes, once. They are in
+    /// `buf`, or in memory of the device, which saves a copy.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); then `take` was not called.
+    pub fn read_with(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> Result<()> {
+        Ok(self.content().read_with(&self.fs().volume, ByteOffset(offset), buf, take)?)
+    }
+
     /// Writes `bytes` from byte `offset` on.
     ///
     /// # Errors

@@ -137,7 +137,13 @@ impl<O: Operations> Operations for Mapped<O> {
         self.operations.release(ino);
     }
 
-    fn read(&self, ino: Ino, offset: u64, size: usize, done: &mut dyn FnMut(&[u8])) -> Reply<()> {
+    fn read(
+        &self,
+        ino: Ino,
+        offset: u64,
+        size: usize,
+        done: &mut dyn FnMut(&[&[u8]]),
+    ) -> Reply<()> {
         self.operations.read(ino, offset, size, done)
     }
 

@@ -53,7 +53,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         ino: Ino,
         offset: u64,
         size: usize,
-        done: &mut dyn FnMut(&[u8]),
+        done: &mut dyn FnMut(&[&[u8]]),
     ) -> Reply<()> {
         let file = self.file(ino)?;
         BUFFER.with_borrow_mut(|buffer| {
@@ -62,12 +62,10 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
             }
             let buffer = &mut buffer[..size];
             let read = match &file.open {
-                OpenFile::Writable(handle) => handle.read(offset, buffer),
-                OpenFile::ReadOnly(reader) => reader.read_at(offset, buffer),
+                OpenFile::Writable(handle) => handle.read_with(offset, buffer, done),
+                OpenFile::ReadOnly(reader) => reader.read_with(offset, buffer, done),
             };
-            let read = self.reply(read)?;
-            done(&buffer[..read]);
-            Ok(())
+            self.reply(read)
         })?;
         // The kernel's cache hides most reads: the first one since the file was opened counts.
         if !file.atime_seen.swap(true, Ordering::Relaxed) {

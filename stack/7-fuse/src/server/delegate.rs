@@ -105,7 +105,13 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
         self.nodes.released(ino);
     }
 
-    fn read(&self, ino: Ino, offset: u64, size: usize, done: &mut dyn FnMut(&[u8])) -> Reply<()> {
+    fn read(
+        &self,
+        ino: Ino,
+        offset: u64,
+        size: usize,
+        done: &mut dyn FnMut(&[&[u8]]),
+    ) -> Reply<()> {
         self.read_file(ino, offset, size, done)
     }
 

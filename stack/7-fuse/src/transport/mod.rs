@@ -47,7 +47,7 @@ pub(crate) use post::{Post, queues};
 /// Time for which a thread looks for the next request, unless the options say otherwise.
 const BUSY_POLL: Duration = Duration::from_micros(50);
 /// Bytes of data of one request.
-const REQUEST: u32 = 1 << 20;
+pub(crate) const REQUEST: u32 = 1 << 20;
 
 /// What the kernel is asked for: features that make the mount faster or more complete.
 const WISHES: Wishes = Wishes {
@@ -71,7 +71,6 @@ const WISHES: Wishes = Wishes {
         .union(Features::DIRECT_IO_ALLOW_MMAP),
     max_write: REQUEST,
     max_readahead: REQUEST,
-    // Requests in the background (readahead, writeback) that the kernel sends at once.
     max_background: 64,
 };
 
@@ -85,6 +84,8 @@ pub(crate) struct Transport<O> {
     no_open: bool,
     /// The kernel is asked for rings.
     wants_rings: bool,
+    /// Requests in the background that the kernel sends at once.
+    max_background: u16,
     /// Time for which a thread looks for the next request before it sleeps.
     busy_poll: Duration,
     watch: Watch,
@@ -110,6 +111,7 @@ impl<O: Operations> Transport<O> {
             channel,
             no_open: options.no_open,
             wants_rings: false,
+            max_background: WISHES.max_background,
             busy_poll: options.busy_poll.unwrap_or(BUSY_POLL),
             watch: Watch::new(threads, processors.div_ceil(2)),
             work: Work::default(),
@@ -120,6 +122,11 @@ impl<O: Operations> Transport<O> {
     /// Has the kernel asked for rings.
     pub(crate) fn with_rings(self, wants_rings: bool) -> Self {
         Self { wants_rings, ..self }
+    }
+
+    /// Has the kernel send so many requests in the background at once.
+    pub(crate) fn with_background(self, max_background: u16) -> Self {
+        Self { max_background, ..self }
     }
 
     /// Returns true if requests come by rings: INIT has settled it.
@@ -133,7 +140,7 @@ impl<O: Operations> Transport<O> {
         let mut features = WISHES.features;
         features.set(Features::ATOMIC_O_TRUNC, !self.no_open);
         features.set(Features::OVER_IO_URING, self.wants_rings);
-        Wishes { features, ..WISHES }
+        Wishes { features, max_background: self.max_background, ..WISHES }
     }
 
     /// Returns the inode with the kernel's `node` id: only the root differs.

@@ -247,7 +247,7 @@ impl<O: Operations> Transport<O> {
         let size = index(u64::from(arg.size));
         let mut sent = None;
         let read = self.operations.read(ino, arg.offset, size, &mut |bytes| {
-            sent = Some(to.sink.reply(Ok(&[bytes])));
+            sent = Some(to.sink.reply(Ok(bytes)));
         });
         match (read, sent) {
             (_, Some(sent)) => sent,

@@ -152,6 +152,7 @@ impl BlockDevice for Member {
         write_batch, flush, write_fua, discard, write_zeroes, will_need, skip_hole, alternatives,
         read_alternative, heal
     );
+    xfskit_block::plain!(lend);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.read(1, buf.len() as u64, || self.base.read_at(offset, buf))
     }

@@ -244,6 +244,7 @@ impl Sample<'_> {
 
 impl BlockDevice for Sample<'_> {
     xfskit_block::plain!(
+        lend,
         physical_block_size,
         topology,
         read_batch,
