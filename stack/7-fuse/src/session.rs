@@ -21,7 +21,7 @@ use crate::freeze::Passage;
 use crate::idle::Idle;
 use crate::idmap::Mapped;
 use crate::operations::Operations;
-use crate::options::{Atime, Durable, Options};
+use crate::options::{Atime, Options};
 use crate::server::Server;
 use crate::statistics::Statistics;
 use crate::transport::{self, Post, Transport, Waiting};
@@ -331,7 +331,7 @@ fn mount_options(options: &Options) -> MountOptions {
         (options.noexec, MountFlags::NOEXEC),
         (options.atime == Atime::Never, MountFlags::NOATIME),
         // The kernel follows each write with an fsync, instead of keeping it in its cache.
-        (options.durable == Durable::Everything, MountFlags::SYNCHRONOUS),
+        (options.sync, MountFlags::SYNCHRONOUS),
     ];
     let set = flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag);
     MountOptions {

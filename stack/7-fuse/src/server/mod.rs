@@ -76,7 +76,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
             atime: options.atime,
             nodiratime: options.nodiratime,
             writable,
-            durable: options.durable,
+            durable: options.durable(),
             no_open: options.no_open,
             changed: AtomicBool::new(false),
             gate: Gate::default(),
