@@ -66,8 +66,10 @@ pub(crate) fn plan(
         }
         return Ok(plan(Handling::Omitted, false, None));
     }
-    if external && log_dev.is_none() {
-        return Err(Error::ExternalLog);
+    match &log_dev {
+        None if external => return Err(Error::ExternalLog),
+        Some(_) if !external => return Err(Error::InternalLog),
+        _ => {}
     }
     let state = {
         let log = open_log(&*dev, log_dev.as_deref(), geo);

@@ -87,7 +87,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
             let (ended, server) = (Arc::clone(&ended), Arc::clone(&server));
             move || {
                 while !ended.wait(COMMIT) {
-                    if let Err(error) = server.commit() {
+                    if let Some(Err(error)) = server.safely("a commit", || server.commit()) {
                         tracing::error!(%error, "changes could not be committed");
                     }
                 }

@@ -181,7 +181,7 @@ impl Cause {
             )
             | Self::Check(xfskit_check::Error::Device(error)) => error.hint(),
             Self::Volume(error) => match error.reason() {
-                xfskit_vfs::Error::Core(Core::Device(error)) => error.hint(),
+                xfskit_vfs::Error::Core(error) => hint_of_core(error),
                 _ => None,
             },
             _ => None,
@@ -252,13 +252,27 @@ fn kind_of_volume(error: &xfskit_vfs::Error) -> ErrorKind {
     }
 }
 
+fn hint_of_core(error: &Core) -> Option<String> {
+    let hint = match error {
+        Core::Device(error) => return error.hint(),
+        Core::ShortDevice { .. } => {
+            "Copy the image or the device again, whole. What is there can be read as it is; \
+             `xfskit repair --salvage DIR` copies it out, and `xfskit check` names what is lost."
+        }
+        Core::InternalLog => "Leave out --logdev.",
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
 fn kind_of_core(error: &Core) -> ErrorKind {
     match error {
         Core::Device(error) => kind_of_device(error),
         Core::Superblock(SbError::NotXfs { .. }) => ErrorKind::NotXfs,
         Core::Superblock(SbError::Corrupt(_)) => ErrorKind::SuperblockDamaged,
         Core::PrimaryDamaged { .. } => ErrorKind::PrimaryDamaged,
-        Core::Corrupt(_) => ErrorKind::Corrupt,
+        Core::Corrupt(_) | Core::ShortDevice { .. } => ErrorKind::Corrupt,
+        Core::InternalLog => ErrorKind::InvalidInput,
         Core::Journal(_) => ErrorKind::JournalUnreadable,
         Core::JournalDamaged(_) => ErrorKind::JournalDamaged,
         Core::Superblock(_) | Core::Unsupported(_) | Core::NotPermitted(_) => {

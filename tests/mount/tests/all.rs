@@ -3,6 +3,7 @@
 mod fsx;
 mod limits;
 mod owners;
+mod panics;
 mod semantics;
 mod traps;
 mod trees;
