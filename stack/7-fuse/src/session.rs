@@ -87,7 +87,8 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
             let (ended, server) = (Arc::clone(&ended), Arc::clone(&server));
             move || {
                 while !ended.wait(COMMIT) {
-                    if let Some(Err(error)) = server.safely("a commit", || server.commit()) {
+                    let commit = || server.commit().map(drop);
+                    if let Err(error) = server.guarded("a commit", commit) {
                         tracing::error!(%error, "changes could not be committed");
                     }
                 }
@@ -130,7 +131,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
             return Ok(false);
         }
         self.write_caches();
-        self.server.write_back()?;
+        self.write_back()?;
         self.close_gate()?;
         Ok(true)
     }
@@ -145,9 +146,14 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
         }
     }
 
+    fn write_back(&self) -> vfs::Result<()> {
+        self.server.guarded("a freeze", || self.server.write_back())
+    }
+
     fn close_gate(&self) -> vfs::Result<()> {
         self.server.changes().freeze();
-        self.server.quiesce().inspect_err(|_| self.open_gate())
+        let quiesced = self.server.guarded("a freeze", || self.server.quiesce());
+        quiesced.inspect_err(|_| self.open_gate())
     }
 
     /// Lets the changes that wait go on. Returns false if the mount is not frozen.
@@ -187,7 +193,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
         if self.is_frozen() {
             return Ok(take());
         }
-        self.server.write_back()?;
+        self.write_back()?;
         self.close_gate()?;
         let taken = take();
         self.open_gate();

@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
+use xfskit_core::Error as Core;
 use xfskit_vfs::{self as vfs, Fs};
 
 use super::Server;
@@ -31,6 +32,20 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         catch_unwind(AssertUnwindSafe(work))
             .inspect_err(|panic| self.shut_down_after(during, panic.as_ref()))
             .ok()
+    }
+
+    /// Runs `work` on the volume, and shuts the volume down if it panics: the error says so.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub(crate) fn guarded(
+        &self,
+        during: &str,
+        work: impl FnOnce() -> vfs::Result<()>,
+    ) -> vfs::Result<()> {
+        // A checkpoint fails with the cause of the shutdown.
+        let cause = || Ok(self.fs.volume().engine()?.checkpoint().map_err(Core::from)?);
+        self.safely(during, work).unwrap_or_else(cause)
     }
 
     /// Records a panic during a request or other work, and shuts the volume down.
