@@ -130,6 +130,9 @@ pub enum Error {
     /// A transaction cannot continue.
     #[error(transparent)]
     Trans(TransError),
+    /// The volume has a feature with which it can be read, not changed, by name.
+    #[error("changing a volume with {0} is not supported")]
+    Unwritable(String),
     /// A feature of the format that this code does not support, by name.
     #[error("{0} is not supported")]
     Unsupported(String),

@@ -21,13 +21,13 @@ const INODE_COST: usize = 1024;
 /// that its device does not hold whole.
 ///
 /// # Errors
-/// [`Error::Unsupported`], [`Error::ReadOnly`], [`Error::ShortDevice`].
+/// [`Error::Unwritable`], [`Error::ReadOnly`], [`Error::ShortDevice`].
 pub(crate) fn refuse(sb: &Superblock, dev: &dyn BlockDevice) -> Result<()> {
     if dev.is_read_only() {
         return Err(Error::ReadOnly);
     }
     let features = sb.features();
-    let no = |what: &str| Err(Error::Unsupported(format!("changing a volume with {what}")));
+    let no = |what: &str| Err(Error::Unwritable(what.to_owned()));
     if features.version != WRITABLE.version {
         return no("version 4 of the format");
     }

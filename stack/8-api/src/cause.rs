@@ -96,6 +96,9 @@ pub enum Cause {
         /// What shows it.
         why: String,
     },
+    /// A device was named as the realtime device of a volume without one.
+    #[error("{0}: this volume has no realtime device of its own")]
+    NoRealtime(String),
 }
 
 impl From<xfskit_log::Error> for Cause {
@@ -146,6 +149,7 @@ impl Cause {
             | Self::OpenMode(_)
             | Self::Map(_)
             | Self::NotRealtime { .. }
+            | Self::NoRealtime(_)
             | Self::Structure(_) => ErrorKind::InvalidInput,
             Self::NoAttribute => ErrorKind::NoAttribute,
             Self::Cancelled => ErrorKind::Cancelled,
@@ -184,6 +188,7 @@ impl Cause {
                 xfskit_vfs::Error::Core(error) => hint_of_core(error),
                 _ => None,
             },
+            Self::NoRealtime(_) => Some("Leave out --rtdev.".to_owned()),
             _ => None,
         }
     }
@@ -260,6 +265,9 @@ fn hint_of_core(error: &Core) -> Option<String> {
              `xfskit repair --salvage DIR` copies it out, and `xfskit check` names what is lost."
         }
         Core::InternalLog => "Leave out --logdev.",
+        Core::Unwritable(_) => {
+            "It can be read: `xfskit ls`, `xfskit get`, or `xfskit mount -o ro`."
+        }
         _ => return None,
     };
     Some(hint.to_owned())
@@ -275,9 +283,10 @@ fn kind_of_core(error: &Core) -> ErrorKind {
         Core::InternalLog => ErrorKind::InvalidInput,
         Core::Journal(_) => ErrorKind::JournalUnreadable,
         Core::JournalDamaged(_) => ErrorKind::JournalDamaged,
-        Core::Superblock(_) | Core::Unsupported(_) | Core::NotPermitted(_) => {
-            ErrorKind::Unsupported
-        }
+        Core::Superblock(_)
+        | Core::Unsupported(_)
+        | Core::Unwritable(_)
+        | Core::NotPermitted(_) => ErrorKind::Unsupported,
         Core::NoInode(_) => ErrorKind::StaleHandle,
         Core::NotDirectory(_) => ErrorKind::NotADirectory,
         Core::IsDirectory(_) => ErrorKind::IsADirectory,

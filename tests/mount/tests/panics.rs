@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::io::Errno;
 use xfskit::raw::VolumeOptionsExt;
 use xfskit::raw::block::{BlockDevice, FileDevice, OpenMode, Result, forward, plain};
-use xfskit::raw::units::{ByteLen, ByteOffset};
+use xfskit::raw::units::ByteOffset;
 use xfskit::{Mounted, Volume, VolumeOptions};
 use xfskit_test_mount::pair::{empty, possible};
 use xfskit_test_support::image::{Image, Mount, Scratch};
@@ -117,7 +117,7 @@ fn open(image: &Image<'_>, traps: &Arc<Traps>) -> Volume {
         SystemTime::now()
     };
     let options = VolumeOptions::new().write(true).cache_bytes(64 << 20).snapshots(true).clock(now);
-    options.open_on(device).unwrap()
+    VolumeOptionsExt::open_device(&options, device, None).unwrap()
 }
 
 /// Mounts a volume with a few files by each transport, and lets `springs` spring a trap. The
