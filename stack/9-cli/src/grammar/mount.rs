@@ -24,7 +24,8 @@ Its options are those of mount(8) for XFS, and of FUSE:
   discard                    give freed blocks back to the device, once they are free for good
   logbsize=, logbufs=        how the journal is written: 16k, 32k, 64k, 128k or 256k; 2 to 8
   allow_other                give other users access, by permissions; root needs it for that too
-  dev, suid, noexec          device files work, setuid works, programs do not run
+  dev, suid, noexec          device files work, setuid works (by root), programs do not run
+  allow_dev, allow_suid      the same as dev and suid, which mount(8) and fstab do not pass on
   no_open                    refuse OPEN, which saves a request for each open; atimes may be older,
                              and close fails where open does for files that are immutable
   io_uring, no_io_uring      receive requests by io_uring, or by /dev/fuse [default]; needs Linux
