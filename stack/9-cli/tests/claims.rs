@@ -148,7 +148,7 @@ fn a_busy_machine_is_named_and_measured_only_if_that_is_allowed() {
     let _busy: Vec<Busy> = (0..processors.div_ceil(8)).map(|_| Busy::new()).collect();
     let told = interrupted(&with(&[], &file), "waiting up to").stderr;
     assert!(told.contains("space: waiting up to 120 s for an idle machine: other"), "{told}");
-    assert!(told.contains(" % of the processors (") && told.contains("sh ("), "{told}");
+    assert!(told.contains(" % of the processors") && told.contains("sh ("), "{told}");
     assert_eq!(text(&bench.path("claims.toml")), before);
     expect(0, &with(&["--allow-busy"], &file));
     let renewed = text(&bench.path("claims.toml"));
