@@ -236,7 +236,7 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     ),
     (&["inode32"], "inodes are made in all groups, and may have numbers of more than 32 bits"),
     (&["dax"], "content is cached in memory"),
-    (&["rtdev"], "a volume with a realtime device can only be read: `xfskit get`, `xfskit ls`"),
+    (&["rtdev"], "content on a realtime device is not supported"),
     (&["sunit", "swidth"], "the volume keeps the stripe that it was made with"),
     (
         &["context", "fscontext", "defcontext", "rootcontext"],

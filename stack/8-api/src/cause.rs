@@ -280,7 +280,6 @@ fn kind_of_core(error: &Core) -> ErrorKind {
         Core::Superblock(SbError::Corrupt(_)) => ErrorKind::SuperblockDamaged,
         Core::PrimaryDamaged { .. } => ErrorKind::PrimaryDamaged,
         Core::Corrupt(_) | Core::ShortDevice { .. } => ErrorKind::Corrupt,
-        Core::InternalLog => ErrorKind::InvalidInput,
         Core::Journal(_) => ErrorKind::JournalUnreadable,
         Core::JournalDamaged(_) => ErrorKind::JournalDamaged,
         Core::Superblock(_)
@@ -293,6 +292,7 @@ fn kind_of_core(error: &Core) -> ErrorKind {
         Core::NotSymlink(_)
         | Core::NotFile(_)
         | Core::Limit(_)
+        | Core::InternalLog
         | Core::AttrName
         | Core::AttrValue => ErrorKind::InvalidInput,
         Core::FileTooLarge(_) => ErrorKind::FileTooLarge,
