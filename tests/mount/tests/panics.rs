@@ -198,7 +198,7 @@ fn a_panic_in_a_read_is_an_error_of_the_request() {
 fn a_panic_in_a_write_of_content_leaves_no_file_with_the_blocks_of_another() {
     survives(|Trapped { dir, traps, .. }| {
         let mut file = File::create(dir.join("content")).unwrap();
-        file.write_all(&[7; 1 << 20]).unwrap();
+        file.write_all(&vec![7; 1 << 20]).unwrap();
         traps.set(Trap::Write);
         assert!(is_eio(file.sync_all()));
     });
