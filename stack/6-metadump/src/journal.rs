@@ -115,7 +115,11 @@ fn replayed(
     match Volume::open(Arc::clone(&dev), &options) {
         Ok(volume) => volume.close().map_err(|error| failed(&error))?,
         // Nothing was written yet.
-        Err(xfskit_core::Error::Unsupported(_)) => replay_alone(&*dev, log_dev.as_deref(), geo)?,
+        Err(
+            xfskit_core::Error::Unsupported(_)
+            | xfskit_core::Error::Unwritable(_)
+            | xfskit_core::Error::ShortDevice { .. },
+        ) => replay_alone(&*dev, log_dev.as_deref(), geo)?,
         Err(error) => return Err(failed(&error)),
     }
     let clear = {
