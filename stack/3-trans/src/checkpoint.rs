@@ -20,7 +20,7 @@ use xfskit_units::{AgIno, Geometry, Lsn};
 use zerocopy::IntoBytes;
 
 use crate::bytes::{Frozen, Scratch};
-use crate::engine::{Engine, TakenCil};
+use crate::engine::{Engine, PanicGuard, TakenCil};
 use crate::error::TransError;
 use crate::journal::{Journal, JournalError};
 use crate::log_item::{DiskLocation, LogItem, Unplaced};
@@ -71,6 +71,7 @@ impl Engine {
     /// Takes the journal's lock and writes a checkpoint if `due` still returns true.
     pub(crate) fn checkpoint_if(&self, due: impl Fn(&Self) -> bool) -> Result<(), TransError> {
         let mut journal = self.journal.lock();
+        let _guard = PanicGuard::new(self, "a checkpoint");
         self.check_not_shut_down()?;
         if !due(self) {
             return Ok(());
@@ -88,7 +89,9 @@ impl Engine {
     pub fn unmount(&self) -> Result<(), TransError> {
         self.checkpoint()?;
         self.write_back()?;
-        let done = self.journal.lock().unmount();
+        let mut journal = self.journal.lock();
+        let _guard = PanicGuard::new(self, "the end of the journal");
+        let done = journal.unmount();
         done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
     }
 }
@@ -114,7 +117,7 @@ impl Journal {
             items.items.iter().map(Snapshot::take).collect()
         });
         format(engine.geo(), &taken, payload, lsn);
-        let before = if taken.data.wait() { FlushBefore::Data } else { FlushBefore::Nothing };
+        let before = if taken.data.wait()? { FlushBefore::Data } else { FlushBefore::Nothing };
         let number = taken.number;
         if !taken.items.is_empty() || !self.payload.is_empty() {
             self.append(engine, taken, tail, before)?;

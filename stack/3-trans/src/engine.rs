@@ -10,7 +10,8 @@
 //!    rarely wait.
 //! 2. After a checkpoint at most half of the journal lies between tail and head, apart from items
 //!    that the next checkpoint pins; so the next one always finds space.
-//! 3. After the first error inside a committed change nothing is written any more.
+//! 3. After the first error inside a committed change, or a panic in the midst of one, nothing is
+//!    written any more.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -28,7 +29,7 @@ use crate::error::ShutDown;
 use crate::force::Forcing;
 use crate::icache::InodeCache;
 use crate::intents::Ids;
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalError};
 use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::log_item::LogItem;
 use crate::park::Parking;
@@ -37,6 +38,7 @@ use crate::signal::WorkerSignal;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, RwLock};
 use crate::tally::Tally;
+use crate::unwinding::SinceThen;
 use crate::writeback::WriteBack;
 
 /// Largest limit of the CIL, in bytes.
@@ -50,12 +52,18 @@ const SMALL_LOG: u64 = 32 << 20;
 /// File data that a committed change refers to and that is still to be written. The ticket is
 /// dropped once the data is written.
 #[derive(Debug)]
-pub struct DataTicket(Arc<DataInFlight>);
+pub struct DataTicket {
+    data: Arc<DataInFlight>,
+    since: SinceThen,
+}
 
 impl Drop for DataTicket {
     fn drop(&mut self) {
-        *self.0.count.lock() -= 1;
-        self.0.zero.notify_all();
+        if self.since.has_panicked() {
+            self.data.lost.store(true, Ordering::Release);
+        }
+        *self.data.count.lock() -= 1;
+        self.data.zero.notify_all();
     }
 }
 
@@ -67,16 +75,24 @@ pub(crate) struct DataInFlight {
     /// The device holds, or will hold, data that the checkpoint's changes refer to and that was not
     /// flushed.
     unflushed: AtomicBool,
+    /// A thread panicked before its data was written.
+    lost: AtomicBool,
 }
 
 impl DataInFlight {
     /// Waits until all data is written. Returns true if the device must be flushed then.
-    pub(crate) fn wait(&self) -> bool {
+    ///
+    /// # Errors
+    /// A thread panicked instead of writing its data: the changes must not become durable.
+    pub(crate) fn wait(&self) -> Result<bool, JournalError> {
         let mut count = self.count.lock();
         while *count > 0 {
             self.zero.wait(&mut count);
         }
-        self.unflushed.load(Ordering::Acquire)
+        if self.lost.load(Ordering::Acquire) {
+            return Err(JournalError::DataLost);
+        }
+        Ok(self.unflushed.load(Ordering::Acquire))
     }
 }
 
@@ -234,7 +250,7 @@ impl Engine {
         let data = Arc::clone(&self.data.read());
         *data.count.lock() += 1;
         data.unflushed.store(true, Ordering::Release);
-        DataTicket(data)
+        DataTicket { data, since: SinceThen::new() }
     }
 
     /// Records that the caller wrote to the device without logging. The caller holds the context
@@ -317,6 +333,38 @@ impl Engine {
     /// The first cause of the shutdown.
     pub fn check_not_shut_down(&self) -> Result<(), ShutDown> {
         self.shut.get().map_or(Ok(()), |cause| Err(cause.clone()))
+    }
+}
+
+/// Shuts the volume down if a panic, which is a bug of this program, unwinds through its scope.
+///
+/// The thread may survive the panic: the server of a mount fails the request and serves the next
+/// one. What the panic left half done in memory must not reach the device, so the guard is declared
+/// after a lock and dropped before it is released. The journal has all that was durable.
+#[derive(Debug)]
+pub(crate) struct PanicGuard<'e> {
+    engine: &'e Engine,
+    during: &'static str,
+    since: SinceThen,
+}
+
+impl<'e> PanicGuard<'e> {
+    /// Returns the guard of work that is named `during` in the cause of the shutdown.
+    pub(crate) fn new(engine: &'e Engine, during: &'static str) -> Self {
+        Self { engine, during, since: SinceThen::new() }
+    }
+
+    /// Shuts the volume down if a panic unwinds.
+    pub(crate) fn check(&self) {
+        if self.since.has_panicked() {
+            self.engine.shut_down(&format!("a bug in xfskit: panic during {}", self.during));
+        }
+    }
+}
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        self.check();
     }
 }
 

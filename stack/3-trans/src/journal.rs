@@ -15,6 +15,8 @@ pub(crate) enum JournalError {
     Log(#[from] xfskit_log::Error),
     #[error("metadata cannot be written back: {0}")]
     WriteBack(#[from] BufError),
+    #[error("a bug in xfskit: panic during the write of a file's data")]
+    DataLost,
 }
 
 /// The journal of a writable volume.

@@ -31,6 +31,7 @@
 //! | [`busy`] | [`BusyExtents`]: freed extents, not reused until their checkpoint is durable |
 //! | `remapped` | remapped extents, not written in place until their checkpoint is durable |
 //! | `tally` | what each thread counts of its transactions |
+//! | `unwinding` | recognizes a panic: the volume is shut down before others see what it left |
 //! | [`stats`] | [`Stats`]: counters of work done and of lock waits |
 //!
 //! `ARCHITECTURE.md` follows a write through these modules; `docs/design/transactions.md` gives the
@@ -66,6 +67,7 @@ mod tally;
 #[cfg(test)]
 mod testing;
 pub mod trans;
+mod unwinding;
 mod work;
 mod writeback;
 

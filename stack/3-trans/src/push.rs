@@ -32,7 +32,7 @@ use xfskit_units::{ByteOffset, Daddr, Geometry, Ino, Lsn, Sectors, index};
 use crate::buf::BufError;
 use crate::buf_map::BufMap;
 use crate::bytes::{Buf, Bytes, Frozen};
-use crate::engine::Engine;
+use crate::engine::{Engine, PanicGuard};
 use crate::error::TransError;
 use crate::lock::{LockRank, Ranked};
 use crate::log_item::{DiskLocation, LogItem, Unplaced};
@@ -122,6 +122,7 @@ impl WriteBack {
     /// If the device fails.
     pub(crate) fn push(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
         let mut state = self.state.lock();
+        let _guard = PanicGuard::new(engine, "an AIL push");
         let PushState { stats, buffers } = &mut *state;
         let mut due: Vec<Due> = engine.ail.due(upto).into_iter().map(Due::new).collect();
         due.sort_unstable_by_key(|due| due.address.0);

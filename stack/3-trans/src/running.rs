@@ -66,6 +66,9 @@ struct WorkerExit<'e>(&'e Engine, fn(&Engine) -> &WorkerSignal);
 impl Drop for WorkerExit<'_> {
     fn drop(&mut self) {
         let Self(engine, signal) = *self;
+        if std::thread::panicking() {
+            engine.shut_down("a bug in xfskit: panic of a thread of the volume");
+        }
         signal(engine).detach();
         engine.cil().notify_space();
     }

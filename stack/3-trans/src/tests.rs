@@ -1,6 +1,7 @@
 //! Transactions on a device in memory: undo, visibility, locks, the CIL.
 
 use crate::sync::atomic::Ordering;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -346,6 +347,47 @@ fn a_checkpoint_waits_for_the_data_it_refers_to() {
         done.store(true, Ordering::SeqCst);
         drop(ticket);
     });
+}
+
+#[test]
+fn a_panic_in_a_transaction_or_before_its_data_is_written_shuts_the_volume_down() {
+    let panics = |work: &dyn Fn(&Engine)| {
+        let engine = engine();
+        let died = catch_unwind(AssertUnwindSafe(|| work(&engine)));
+        assert!(died.is_err());
+        let Err(TransError::ShutDown(cause)) = engine.checkpoint() else { panic!("not shut down") };
+        assert!(cause.to_string().contains("panic during"), "{cause}");
+        assert_eq!(committed(&engine, 3000), [0; 4], "it is undone");
+    };
+    panics(&|engine| {
+        let mut tx = engine.begin().unwrap();
+        let block = read(&mut tx, 3000, None).unwrap();
+        tx.image(block).put(0, b"half");
+        panic!("of the test");
+    });
+    panics(&|engine| {
+        let mut tx = engine.begin().unwrap();
+        let _ticket = tx.data_ticket();
+        tx.commit();
+        panic!("of the test");
+    });
+}
+
+#[test]
+fn a_transaction_in_a_destructor_of_a_panic_is_like_any_other() {
+    struct InDrop<'e>(&'e Engine);
+    impl Drop for InDrop<'_> {
+        fn drop(&mut self) {
+            drop(self.0.begin().unwrap());
+        }
+    }
+    let engine = engine();
+    let died = catch_unwind(AssertUnwindSafe(|| {
+        let _in_drop = InDrop(&engine);
+        panic!("of the test");
+    }));
+    assert!(died.is_err());
+    engine.checkpoint().unwrap();
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::buf_map::BufMap;
 use crate::busy::Freed;
 use crate::bytes::{Buf, Bytes, CompactInode, zeroed};
 use crate::cil::{CtxGuard, Delta};
-use crate::engine::{DataTicket, Engine};
+use crate::engine::{DataTicket, Engine, PanicGuard};
 use crate::error::{Busy, TransError};
 use crate::guard::Locked;
 use crate::icache::{self, InodeLocation};
@@ -77,6 +77,7 @@ impl Busy {
 /// A transaction. It undoes itself when it is dropped without [`commit`](Trans::commit).
 pub struct Trans<'e> {
     engine: &'e Engine,
+    panic_guard: PanicGuard<'e>,
     work: ReusedWork,
     /// Released last: fields are dropped in this order. `None` once the transaction is parked.
     ctx_lock: Option<CtxGuard<'e>>,
@@ -101,7 +102,8 @@ impl<'e> Trans<'e> {
     /// Continues the transaction of `work`.
     pub(crate) fn resume(engine: &'e Engine, work: ReusedWork, ctx_lock: CtxGuard<'e>) -> Self {
         let delta = work.delta();
-        Self { engine, work, ctx_lock: Some(ctx_lock), delta, waits_for_data: false }
+        let panic_guard = PanicGuard::new(engine, "a change");
+        Self { engine, panic_guard, work, ctx_lock: Some(ctx_lock), delta, waits_for_data: false }
     }
 
     /// Returns the engine.
@@ -540,8 +542,10 @@ impl<'e> Trans<'e> {
 }
 
 impl Drop for Trans<'_> {
-    /// Undoes the incomplete change, and commits the complete ones before it.
+    /// Undoes the incomplete change, and commits the complete ones before it. In a panic the volume
+    /// is shut down first: the change may have got further than it can be undone.
     fn drop(&mut self) {
+        self.panic_guard.check();
         if let Some(work) = self.work.get() {
             work.end(self.engine.cil());
         }

@@ -29,6 +29,20 @@ pub enum Error {
         /// The group of the secondary.
         agno: AgNumber,
     },
+    /// The device ends before the volume does, so the volume can be read in part, not changed.
+    #[error(
+        "the device is shorter than the filesystem: it has {size} of {need} bytes, {} are missing",
+        .need.saturating_sub(*.size)
+    )]
+    ShortDevice {
+        /// Bytes of the device.
+        size: u64,
+        /// Bytes of the volume.
+        need: u64,
+    },
+    /// A device was named for a journal that is inside of the volume.
+    #[error("the journal is inside of this volume: it is not on a device of its own")]
+    InternalLog,
     /// A check failed.
     #[error(transparent)]
     Corrupt(#[from] Box<Corruption>),
@@ -116,6 +130,9 @@ pub enum Error {
     /// A transaction cannot continue.
     #[error(transparent)]
     Trans(TransError),
+    /// The volume has a feature with which it can be read, not changed, by name.
+    #[error("changing a volume with {0} is not supported")]
+    Unwritable(String),
     /// A feature of the format that this code does not support, by name.
     #[error("{0} is not supported")]
     Unsupported(String),

@@ -30,13 +30,15 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Superblock`] if the device is not XFS or needs a newer reader, [`Error::Device`],
-    /// and [`Error::Journal`] if the journal cannot be replayed.
+    /// [`Error::Journal`] if the journal cannot be replayed, [`Error::InternalLog`]; for writing
+    /// also [`Error::ShortDevice`].
     pub fn open(dev: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         if options.write {
             return Self::open_writable(dev, options);
         }
         let FoundSuperblock { sb, healed, secondary } = find_superblock(&*dev)?;
         let geo = sb.geometry();
+        check_log_dev(&geo, options)?;
         let faults = check_size(&geo, dev.size());
         let (dev, replay) = if options.recovery && log_is_there(&geo, dev.size()) {
             recovered(dev, options, &sb, secondary.is_some())?
@@ -72,6 +74,7 @@ impl Volume {
             return Self::open_writable(dev, &OpenOptions { log_dev, journal, ..options.clone() });
         }
         let sb = superblock_to_write(&*dev)?;
+        check_log_dev(&sb.geometry(), options)?;
         writable::refuse(&sb, &*dev)?;
         let replay = writable::recover(&dev, &sb, options)?;
         let clean = replay.clean;
@@ -216,6 +219,14 @@ fn note_healed(cache: &BufCache, replay: &Replay) {
     for record in &replay.healed {
         cache.heals().note(Box::new(record.corruption.clone()), record.rewritten);
     }
+}
+
+/// Refuses a device for a journal that is inside of the volume: the caller means another volume.
+pub(crate) fn check_log_dev(geo: &Geometry, options: &OpenOptions) -> Result<()> {
+    if options.log_dev.is_some() && geo.logstart.is_some() {
+        return Err(Error::InternalLog);
+    }
+    Ok(())
 }
 
 /// Returns the corruption of a device that ends before the volume does.

@@ -17,16 +17,17 @@ use crate::options::OpenOptions;
 /// Estimated memory that a cached inode takes, in bytes.
 const INODE_COST: usize = 1024;
 
-/// Refuses a volume with a feature that is not in [`WRITABLE`], by the feature's name.
+/// Refuses a volume with a feature that is not in [`WRITABLE`], by the feature's name, and one
+/// that its device does not hold whole.
 ///
 /// # Errors
-/// [`Error::Unsupported`], [`Error::ReadOnly`].
+/// [`Error::Unwritable`], [`Error::ReadOnly`], [`Error::ShortDevice`].
 pub(crate) fn refuse(sb: &Superblock, dev: &dyn BlockDevice) -> Result<()> {
     if dev.is_read_only() {
         return Err(Error::ReadOnly);
     }
     let features = sb.features();
-    let no = |what: &str| Err(Error::Unsupported(format!("changing a volume with {what}")));
+    let no = |what: &str| Err(Error::Unwritable(what.to_owned()));
     if features.version != WRITABLE.version {
         return no("version 4 of the format");
     }
@@ -41,6 +42,10 @@ pub(crate) fn refuse(sb: &Superblock, dev: &dyn BlockDevice) -> Result<()> {
     }
     if sb.inprogress != 0 {
         return no("an unfinished mkfs (sb_inprogress is set)");
+    }
+    let (size, need) = (dev.size().0, sb.geometry().data_bytes().0);
+    if size < need {
+        return Err(Error::ShortDevice { size, need });
     }
     Ok(())
 }

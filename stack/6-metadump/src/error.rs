@@ -27,6 +27,15 @@ pub enum Error {
     /// The volume has an external journal that was not named.
     #[error("the journal of this volume is on a device of its own")]
     ExternalLog,
+    /// A device was named for a journal that is inside of the volume.
+    #[error("the journal is inside of this volume: it is not on a device of its own")]
+    InternalLog,
+    /// A device was named for a journal that the file does not have.
+    #[error("the file has no external journal: there is nothing for the device {0}")]
+    NoExternalLog(String),
+    /// A device was named for metadata of a realtime device that the file does not have.
+    #[error("the file has no metadata of a realtime device: there is nothing for the device {0}")]
+    NoRealtime(String),
     /// The file has an external journal, and no device for it was named.
     #[error("the file has an external journal, and no device for it was named")]
     ExternalLogTarget,
@@ -110,6 +119,8 @@ impl Error {
             Self::RealtimeTarget => {
                 "Name a new image or a device for it: --rtdev DEVICE.".to_owned()
             }
+            Self::InternalLog | Self::NoExternalLog(_) => "Leave out --logdev.".to_owned(),
+            Self::NoRealtime(_) => "Leave out --rtdev.".to_owned(),
             Self::ExternalLogV1 => {
                 "Choose version 2 (--format 2), or leave the journal out of the file \
                  (--journal omit)."

@@ -66,8 +66,10 @@ pub(crate) fn plan(
         }
         return Ok(plan(Handling::Omitted, false, None));
     }
-    if external && log_dev.is_none() {
-        return Err(Error::ExternalLog);
+    match &log_dev {
+        None if external => return Err(Error::ExternalLog),
+        Some(_) if !external => return Err(Error::InternalLog),
+        _ => {}
     }
     let state = {
         let log = open_log(&*dev, log_dev.as_deref(), geo);
@@ -113,7 +115,11 @@ fn replayed(
     match Volume::open(Arc::clone(&dev), &options) {
         Ok(volume) => volume.close().map_err(|error| failed(&error))?,
         // Nothing was written yet.
-        Err(xfskit_core::Error::Unsupported(_)) => replay_alone(&*dev, log_dev.as_deref(), geo)?,
+        Err(
+            xfskit_core::Error::Unsupported(_)
+            | xfskit_core::Error::Unwritable(_)
+            | xfskit_core::Error::ShortDevice { .. },
+        ) => replay_alone(&*dev, log_dev.as_deref(), geo)?,
         Err(error) => return Err(failed(&error)),
     }
     let clear = {

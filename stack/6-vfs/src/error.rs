@@ -186,7 +186,7 @@ impl Error {
             | Self::NotFile { .. }
             | Self::Core(Core::Limit(_) | Core::NotSymlink(_) | Core::NotFile(_)) => Errno::INVAL,
             Self::Core(Core::NoInode(_)) => Errno::STALE,
-            Self::Core(Core::Unsupported(_)) => Errno::OPNOTSUPP,
+            Self::Core(Core::Unsupported(_) | Core::Unwritable(_)) => Errno::OPNOTSUPP,
             Self::DirTwice { .. } | Self::Core(Core::Corrupt(_) | Core::Superblock(_)) => {
                 Errno::UCLEAN
             }

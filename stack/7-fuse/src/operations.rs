@@ -5,6 +5,7 @@
 //! that returns a [`Node`] adds one to the kernel's references of it, which
 //! [`forget`](Operations::forget) takes back.
 
+use std::any::Any;
 use std::ops::Range;
 
 use rustix::io::Errno;
@@ -136,6 +137,10 @@ pub trait Operations: Send + Sync + 'static {
     /// The gate that each request passes: one that changes something runs while it is open. A
     /// read that updates an atime passes by itself.
     fn gate(&self) -> &Gate;
+    /// Fails if nothing works any more: the volume was shut down.
+    fn check_not_shut_down(&self) -> Reply<()>;
+    /// Called after an operation panicked, with what the panic was about.
+    fn panicked(&self, panic: &(dyn Any + Send));
 
     /// Returns the node of `name`, or `None` if there is none.
     fn lookup(&self, dir: Ino, name: &[u8]) -> Reply<Option<Node>>;

@@ -1,6 +1,7 @@
 //! Options of a mount, as `-o` names them.
 
-use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
 use xfskit_core::JournalOptions;
@@ -69,8 +70,10 @@ pub struct Options {
     pub discard: bool,
     /// When reads update atimes.
     pub atime: Atime,
-    /// Which changes are durable at once (`sync`, `wsync`).
-    pub durable: Durable,
+    /// Changes of names and attributes are durable at once (`wsync`, `dirsync`).
+    pub wsync: bool,
+    /// All changes are durable at once (`sync`).
+    pub sync: bool,
     /// Directories' atimes stay as they are (`nodiratime`).
     pub nodiratime: bool,
     /// Users other than the mounting one have access, by permissions (`allow_other`).
@@ -103,9 +106,24 @@ pub enum OptionError {
     /// No option has this name.
     #[error("unknown mount option {0}")]
     Unknown(String),
-    /// Its value is not valid.
-    #[error("mount option {0}: not a valid value")]
-    Value(String),
+    /// Its value is missing or not valid.
+    #[error(
+        "mount option {option}: {}; it takes {takes}, as in {example}",
+        if *is_missing { "a value is missing" } else { "not a valid value" }
+    )]
+    Value {
+        /// The option as it was given.
+        option: String,
+        /// There is no value.
+        is_missing: bool,
+        /// The values that it takes.
+        takes: &'static str,
+        /// The option with one of them.
+        example: &'static str,
+    },
+    /// It has a value, and takes none.
+    #[error("mount option {0}: it takes no value")]
+    NoValue(String),
     /// XFS has it, and a mount by xfskit does not.
     #[error("mount option {0}: {1}")]
     Unsupported(String, &'static str),
@@ -114,44 +132,158 @@ pub enum OptionError {
     IdMap(#[from] IdMapError),
 }
 
-/// Options of XFS and of mount(8) that change nothing here: what they ask for is so, or does not
-/// apply.
-const IGNORED: &[&str] = &[
+/// Options without a value that change what the mount does.
+const FLAGS: &[&str] = &[
+    "ro",
     "rw",
+    "norecovery",
+    "atime",
+    "noatime",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "nostrictatime",
+    "diratime",
+    "nodiratime",
+    "sync",
+    "async",
+    "dirsync",
+    "wsync",
+    "discard",
+    "nodiscard",
+    "allow_other",
+    "allow_dev",
+    "allow_suid",
+    "dev",
+    "nodev",
+    "suid",
+    "nosuid",
+    "exec",
+    "noexec",
+    "no_open",
+    "io_uring",
+    "no_io_uring",
+];
+
+/// Options of XFS and of mount(8) without a value that change nothing here: what they ask for is
+/// so, or is a hint, or does not apply.
+const IGNORED: &[&str] = &[
     "defaults",
     "auto",
     "noauto",
     "user",
     "users",
-    "nofail",
-    "_netdev",
     "nouser",
-    "async",
-    "exec",
-    "nodev",
-    "nosuid",
-    "inode64",
-    "attr2",
-    "nouuid",
-    "default_permissions",
-    "noquota",
-    "loop",
-    "nolazytime",
-    "noattr2",
     "owner",
     "group",
-    "nomand",
-    "norelatime",
-    "nostrictatime",
+    "nofail",
+    "_netdev",
+    "loop",
     "silent",
     "loud",
+    "mand",
+    "nomand",
+    // Times are in memory until the next commit in any case.
+    "lazytime",
+    "nolazytime",
+    "iversion",
+    "noiversion",
+    "default_permissions",
+    "inode64",
+    "attr2",
+    "noattr2",
+    "nouuid",
+    "noquota",
+    "nogrpid",
+    "sysvgroups",
+    "ikeep",
+    "noikeep",
+    "largeio",
+    "nolargeio",
+    "noalign",
+    "swalloc",
+    "filestreams",
+    "dax=inode",
+    "dax=never",
 ];
 
 /// Beginnings of options that change nothing here.
-const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "user=", "allocsize=", "subtype="];
+const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "user=", "subtype="];
+
+/// Options of XFS and of mount(8) that a mount by xfskit does not have, and why.
+const UNSUPPORTED: &[(&[&str], &str)] = &[
+    (
+        &[
+            "quota",
+            "usrquota",
+            "uquota",
+            "grpquota",
+            "gquota",
+            "prjquota",
+            "pquota",
+            "qnoenforce",
+            "uqnoenforce",
+            "gqnoenforce",
+            "pqnoenforce",
+        ],
+        "quotas are not supported",
+    ),
+    (&["remount"], "a mount keeps its options; unmount, and mount again"),
+    (&["uid", "gid"], "files have owners of their own; `idmap=` shows others"),
+    (
+        &["grpid", "bsdgroups"],
+        "new files have the group of their process; chmod g+s has a directory hand down its own",
+    ),
+    (&["inode32"], "inodes are made in all groups, and may have numbers of more than 32 bits"),
+    (&["dax"], "content is cached in memory"),
+    (&["rtdev"], "content on a realtime device is not supported"),
+    (&["sunit", "swidth"], "the volume keeps the stripe that it was made with"),
+    (
+        &["context", "fscontext", "defcontext", "rootcontext"],
+        "labels of SELinux are those in the volume",
+    ),
+];
+
+/// An option with a value.
+struct Valued {
+    name: &'static str,
+    takes: &'static str,
+    example: &'static str,
+}
+
+const VALUED: &[Valued] = &[
+    Valued { name: "logbsize", takes: "16k, 32k, 64k, 128k or 256k", example: "logbsize=64k" },
+    Valued { name: "logbufs", takes: "a number from 2 to 8", example: "logbufs=8" },
+    Valued {
+        name: "allocsize",
+        takes: "a power of two from the page size (4k) to 1g",
+        example: "allocsize=64m",
+    },
+    Valued { name: "fsname", takes: "a name", example: "fsname=disk" },
+    Valued { name: "threads", takes: "a number from 1 to 256", example: "threads=16" },
+    Valued {
+        name: "busy_poll",
+        takes: "microseconds, from 0 (never) to 10000",
+        example: "busy_poll=50",
+    },
+    Valued {
+        name: "idmap",
+        takes: "`user` or TYPE:VOLUME:SHOWN:COUNT",
+        example: "idmap=b:0:1000:1",
+    },
+    Valued {
+        name: "idle-timeout",
+        takes: "a whole number of seconds, 1 or more",
+        example: "idle-timeout=600",
+    },
+];
+
+/// Largest `allocsize=`, in bytes.
+const ALLOCSIZE_MAX: u64 = 1 << 30;
 
 impl Options {
-    /// Parses `list`, options with commas between them, and adds them to these.
+    /// Parses `list`, options with commas between them, and adds them to these. Of two that exclude
+    /// each other, as of two values of one option, the last one holds, as with mount(8).
     ///
     /// # Errors
     /// An unknown option, or a value that is not valid.
@@ -159,37 +291,45 @@ impl Options {
         list.split(',').filter(|option| !option.is_empty()).try_for_each(|one| self.add_one(one))
     }
 
+    /// Returns which changes are durable at once.
+    pub fn durable(&self) -> Durable {
+        match (self.sync, self.wsync) {
+            (true, _) => Durable::Everything,
+            (false, true) => Durable::Names,
+            (false, false) => Durable::Nothing,
+        }
+    }
+
     fn add_one(&mut self, option: &str) -> Result<(), OptionError> {
-        let quota = "quotas are not supported";
         match option {
             "ro" => self.read_only = true,
+            // mount(8) passes `rw` to its helpers unless told otherwise.
+            "rw" => self.read_only = self.norecovery,
             "norecovery" => (self.norecovery, self.read_only) = (true, true),
             "noatime" => self.atime = Atime::Never,
-            "relatime" => self.atime = Atime::Relative,
-            "strictatime" | "atime" => self.atime = Atime::Strict,
-            // Times are in memory until the next commit in any case.
-            "lazytime" => {}
-            "sync" => self.durable = Durable::Everything,
-            "dirsync" | "wsync" => self.durable = self.durable.max(Durable::Names),
+            // The kernel's own rule, which these return to, is relatime.
+            "atime" | "relatime" | "nostrictatime" => self.atime = Atime::Relative,
+            // As in mount(8), where relatime is the kernel's rule without it too.
+            "norelatime" => {}
+            "strictatime" => self.atime = Atime::Strict,
             "diratime" => self.nodiratime = false,
             "nodiratime" => self.nodiratime = true,
+            "sync" => self.sync = true,
+            "async" => self.sync = false,
+            "dirsync" | "wsync" => self.wsync = true,
             "discard" => self.discard = true,
             "nodiscard" => self.discard = false,
             "allow_other" => self.allow_other = true,
-            "dev" => self.dev = true,
-            "suid" => self.suid = true,
+            // mount(8) takes `dev` and `suid` for its defaults, and does not pass them on.
+            "dev" | "allow_dev" => self.dev = true,
+            "nodev" => self.dev = false,
+            "suid" | "allow_suid" => self.suid = true,
+            "nosuid" => self.suid = false,
+            "exec" => self.noexec = false,
             "noexec" => self.noexec = true,
             "no_open" => self.no_open = true,
             "io_uring" => self.io_uring = true,
             "no_io_uring" => self.io_uring = false,
-            "quota" | "usrquota" | "uquota" | "grpquota" | "gquota" | "prjquota" | "pquota"
-            | "uqnoenforce" | "gqnoenforce" | "pqnoenforce" => {
-                return Err(OptionError::Unsupported(option.into(), quota));
-            }
-            "remount" => {
-                let why = "a mount keeps its options; unmount, and mount again";
-                return Err(OptionError::Unsupported(option.into(), why));
-            }
             _ if IGNORED.contains(&option) => {}
             _ if IGNORED_PREFIXES.iter().any(|prefix| option.starts_with(prefix)) => {}
             _ => return self.add_value(option),
@@ -198,126 +338,75 @@ impl Options {
     }
 
     fn add_value(&mut self, option: &str) -> Result<(), OptionError> {
-        let unknown = || OptionError::Unknown(option.to_owned());
-        let (name, value) = option.split_once('=').ok_or_else(unknown)?;
-        match name {
-            "logbsize" | "logbufs" => {
-                self.journal.add(option).map_err(|_| OptionError::Value(option.to_owned()))?;
-            }
-            "fsname" => self.fsname = Some(value.to_owned()),
-            "threads" => {
-                let threads = value.parse().ok().filter(|threads| (1..=256).contains(threads));
-                self.threads = Some(threads.ok_or_else(|| OptionError::Value(option.to_owned()))?);
-            }
-            "busy_poll" => {
-                let micros = value.parse().ok().filter(|micros| *micros <= BUSY_POLL_MAX);
-                let micros = micros.ok_or_else(|| OptionError::Value(option.to_owned()))?;
-                self.busy_poll = Some(Duration::from_micros(micros));
-            }
-            "idmap" => self.idmap.get_or_insert_default().add(value)?,
-            "idle-timeout" => {
-                let seconds = value.parse().ok().filter(|&seconds| seconds > 0);
-                let seconds = seconds.ok_or_else(|| OptionError::Value(option.to_owned()))?;
-                self.idle_timeout = Some(Duration::from_secs(seconds));
-            }
-            "uid" | "gid" => {
-                let why = "files have owners of their own; `idmap=` shows others";
-                return Err(OptionError::Unsupported(option.into(), why));
-            }
-            _ => return Err(unknown()),
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        if let Some((_, why)) = UNSUPPORTED.iter().find(|(names, _)| names.contains(&name)) {
+            return Err(OptionError::Unsupported(option.into(), why));
         }
-        Ok(())
+        let Some(valued) = VALUED.iter().find(|valued| valued.name == name) else {
+            let has_name = FLAGS.contains(&name) || IGNORED.contains(&name);
+            let refusal = if has_name { OptionError::NoValue } else { OptionError::Unknown };
+            return Err(refusal(option.into()));
+        };
+        let is_valid = !value.is_empty() && self.set(name, value)?;
+        is_valid.then_some(()).ok_or_else(|| OptionError::Value {
+            option: option.into(),
+            is_missing: value.is_empty(),
+            takes: valued.takes,
+            example: valued.example,
+        })
     }
 
-    /// Returns the names of all options, for help and completion.
-    pub fn names() -> BTreeSet<&'static str> {
-        let own = [
-            "ro",
-            "norecovery",
-            "noatime",
-            "relatime",
-            "strictatime",
-            "diratime",
-            "nodiratime",
-            "lazytime",
-            "sync",
-            "wsync",
-            "discard",
-            "nodiscard",
-            "logbsize=",
-            "logbufs=",
-            "allow_other",
-            "dev",
-            "suid",
-            "noexec",
-            "no_open",
-            "io_uring",
-            "no_io_uring",
-            "fsname=",
-            "threads=",
-            "busy_poll=",
-            "idmap=",
-            "idle-timeout=",
-        ];
-        own.into_iter().chain(IGNORED.iter().copied()).collect()
+    /// Sets the option `name` of [`VALUED`]. Returns false if `value` is not valid.
+    fn set(&mut self, name: &str, value: &str) -> Result<bool, OptionError> {
+        fn within<T: FromStr + PartialOrd>(value: &str, range: RangeInclusive<T>) -> Option<T> {
+            value.parse().ok().filter(|value| range.contains(value))
+        }
+        let is_valid = match name {
+            "logbsize" | "logbufs" => self.journal.add(&format!("{name}={value}")).is_ok(),
+            // A hint: how much is allocated ahead of a file's end is decided file by file.
+            "allocsize" => is_allocsize(value),
+            "fsname" => {
+                self.fsname = Some(value.to_owned());
+                true
+            }
+            "threads" => {
+                let threads = within(value, 1..=256);
+                self.threads = threads.or(self.threads);
+                threads.is_some()
+            }
+            "busy_poll" => {
+                let time = within(value, 0..=BUSY_POLL_MAX).map(Duration::from_micros);
+                self.busy_poll = time.or(self.busy_poll);
+                time.is_some()
+            }
+            "idle-timeout" => {
+                let time = within(value, 1..=u64::MAX).map(Duration::from_secs);
+                self.idle_timeout = time.or(self.idle_timeout);
+                time.is_some()
+            }
+            _ => {
+                self.idmap.get_or_insert_default().add(value)?;
+                true
+            }
+        };
+        Ok(is_valid)
     }
+}
+
+/// Returns true if XFS takes this size: a power of two, in bytes or with a suffix.
+fn is_allocsize(value: &str) -> bool {
+    let (number, shift) = match value.as_bytes().last().map(u8::to_ascii_lowercase) {
+        Some(b'k') => (&value[..value.len() - 1], 10),
+        Some(b'm') => (&value[..value.len() - 1], 20),
+        Some(b'g') => (&value[..value.len() - 1], 30),
+        _ => (value, 0),
+    };
+    let smallest = rustix::param::page_size() as u64;
+    number.parse::<u32>().is_ok_and(|number| {
+        let bytes = u64::from(number) << shift;
+        bytes.is_power_of_two() && (smallest..=ALLOCSIZE_MAX).contains(&bytes)
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(list: &str) -> String {
-        Options::default().add(list).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn a_map_of_owners_has_the_ranges_of_all_its_options() {
-        let mut options = Options::default();
-        options.add("idmap=u:0:1000:1,noatime,idmap=g:0:1000:1 g:5:6:7").unwrap();
-        let whole = "b:0:1000:1 g:5:6:7".parse().unwrap();
-        assert_eq!(options.idmap, Some(whole));
-        assert!(options.add("idmap=g:4:99:2").is_err());
-    }
-
-    #[test]
-    fn owners_of_the_whole_mount_are_refused_with_the_option_that_maps_them() {
-        for option in ["uid=1000", "gid=0"] {
-            let said = refused(option);
-            assert!(said.contains(option) && said.contains("idmap="), "{said}");
-        }
-    }
-
-    #[test]
-    fn sync_is_more_than_wsync_in_each_order() {
-        for (list, durable) in [
-            ("noatime", Durable::Nothing),
-            ("dirsync", Durable::Names),
-            ("wsync,sync", Durable::Everything),
-            ("sync,wsync", Durable::Everything),
-        ] {
-            let mut options = Options::default();
-            options.add(list).unwrap();
-            assert_eq!(options.durable, durable, "{list}");
-        }
-    }
-
-    #[test]
-    fn how_the_journal_is_written_is_said_as_to_mount() {
-        let mut options = Options::default();
-        options.add("logbsize=64k,discard,logbufs=4").unwrap();
-        assert!(options.discard);
-        assert_eq!((options.journal.logbsize, options.journal.logbufs), (65536, 4));
-        assert!(refused("logbsize=5").contains("logbsize=5: not a valid value"));
-    }
-
-    #[test]
-    fn a_time_is_a_positive_number_of_seconds() {
-        let mut options = Options::default();
-        options.add("x-systemd.idle-timeout=3,idle-timeout=60").unwrap();
-        assert_eq!(options.idle_timeout, Some(Duration::from_secs(60)));
-        for value in ["", "0", "-1", "1.5", "1h"] {
-            assert!(refused(&format!("idle-timeout={value}")).contains("not a valid value"));
-        }
-    }
-}
+mod tests;

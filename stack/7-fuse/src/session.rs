@@ -21,7 +21,7 @@ use crate::freeze::Passage;
 use crate::idle::Idle;
 use crate::idmap::Mapped;
 use crate::operations::Operations;
-use crate::options::{Atime, Durable, Options};
+use crate::options::{Atime, Options};
 use crate::read_ahead::ReadAhead;
 use crate::server::Server;
 use crate::statistics::Statistics;
@@ -82,7 +82,8 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
             let (ended, server) = (Arc::clone(&ended), Arc::clone(&server));
             move || {
                 while !ended.wait(COMMIT) {
-                    if let Err(error) = server.commit() {
+                    let commit = || server.commit().map(drop);
+                    if let Err(error) = server.guarded("a commit", commit) {
                         tracing::error!(%error, "changes could not be committed");
                     }
                 }
@@ -125,7 +126,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
             return Ok(false);
         }
         self.write_caches();
-        self.server.write_back()?;
+        self.write_back()?;
         self.close_gate()?;
         Ok(true)
     }
@@ -140,9 +141,14 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
         }
     }
 
+    fn write_back(&self) -> vfs::Result<()> {
+        self.server.guarded("a freeze", || self.server.write_back())
+    }
+
     fn close_gate(&self) -> vfs::Result<()> {
         self.server.changes().freeze();
-        self.server.quiesce().inspect_err(|_| self.open_gate())
+        let quiesced = self.server.guarded("a freeze", || self.server.quiesce());
+        quiesced.inspect_err(|_| self.open_gate())
     }
 
     /// Lets the changes that wait go on. Returns false if the mount is not frozen.
@@ -182,7 +188,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + std::fmt::Debug + 'static> Se
         if self.is_frozen() {
             return Ok(take());
         }
-        self.server.write_back()?;
+        self.write_back()?;
         self.close_gate()?;
         let taken = take();
         self.open_gate();
@@ -310,7 +316,7 @@ fn mount_options(options: &Options) -> MountOptions {
         (options.noexec, MountFlags::NOEXEC),
         (options.atime == Atime::Never, MountFlags::NOATIME),
         // The kernel follows each write with an fsync, instead of keeping it in its cache.
-        (options.durable == Durable::Everything, MountFlags::SYNCHRONOUS),
+        (options.sync, MountFlags::SYNCHRONOUS),
     ];
     let set = flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag);
     MountOptions {

@@ -142,20 +142,10 @@ fn number(geo: &Geometry, entry: &dead::Entry<'_>) -> Option<Ino> {
 #[cfg(test)]
 mod tests {
     use xfskit_format::sb::Superblock;
+    use xfskit_test_support::entry::dir_entry;
     use xfskit_test_support::kept;
 
     use super::*;
-
-    /// Builds an entry at byte `at` of a block.
-    fn on_disk(ino: u64, name: &[u8], at: u16) -> Vec<u8> {
-        let mut entry = ino.to_be_bytes().to_vec();
-        entry.push(u8::try_from(name.len()).unwrap());
-        entry.extend_from_slice(name);
-        entry.push(1);
-        entry.resize((entry.len() + 2).next_multiple_of(ENTRY_ALIGN) - 2, 0);
-        entry.extend_from_slice(&at.to_be_bytes());
-        entry
-    }
 
     /// Returns the names in a data block with `unused` at byte 64.
     fn names(unused: &[u8]) -> Vec<(u64, Vec<u8>)> {
@@ -184,16 +174,16 @@ mod tests {
 
     #[test]
     fn removed_entries_have_their_names_still() {
-        assert_eq!(names(&removed(on_disk(131, b"gone", 64))), [(131, b"gone".to_vec())]);
-        let two = [on_disk(131, b"one", 64), on_disk(132, b"two", 80)].concat();
+        assert_eq!(names(&removed(dir_entry(131, b"gone", 64))), [(131, b"gone".to_vec())]);
+        let two = [dir_entry(131, b"one", 64), dir_entry(132, b"two", 80)].concat();
         assert_eq!(names(&removed(two)), [(131, b"one".to_vec()), (132, b"two".to_vec())]);
     }
 
     #[test]
     fn what_is_in_use_or_is_no_entry_has_none() {
-        assert!(names(&on_disk(131, b"here", 64)).is_empty(), "in use");
-        assert!(names(&removed(on_disk(131, b"a/b", 64))).is_empty(), "not a name");
-        let mut cut = removed(on_disk(131, b"gone", 64));
+        assert!(names(&dir_entry(131, b"here", 64)).is_empty(), "in use");
+        assert!(names(&removed(dir_entry(131, b"a/b", 64))).is_empty(), "not a name");
+        let mut cut = removed(dir_entry(131, b"gone", 64));
         cut[2..4].copy_from_slice(&4096u16.to_be_bytes());
         assert!(names(&cut).is_empty(), "longer than the block");
     }

@@ -92,7 +92,8 @@ impl Journal<'_> {
                     Err(
                         error @ (xfskit_core::Error::Device(_)
                         | xfskit_core::Error::Superblock(_)
-                        | xfskit_core::Error::Unsupported(_)),
+                        | xfskit_core::Error::Unsupported(_)
+                        | xfskit_core::Error::Unwritable(_)),
                     ) => return Err(failed(&error)),
                     Err(_) => match self.replayed_with_lost_inodes(plan)? {
                         Some(overlay) => return Ok(Some(Replayed { overlay, cleared: None })),

@@ -151,6 +151,12 @@ impl Volume {
         self.core().faults()
     }
 
+    /// Returns the number of bytes that the device is too short by to hold the volume.
+    pub fn missing_bytes(&self) -> u64 {
+        let need = self.core().geo().data_bytes();
+        need.0.saturating_sub(self.core().device().size().0)
+    }
+
     /// Returns the secondary superblock that is read in place of a damaged primary.
     pub fn secondary_superblock(&self) -> Option<&SecondarySuperblock> {
         self.core().secondary_superblock()

@@ -96,6 +96,9 @@ pub enum Cause {
         /// What shows it.
         why: String,
     },
+    /// A device was named as the realtime device of a volume without one.
+    #[error("{0}: this volume has no realtime device of its own")]
+    NoRealtime(String),
 }
 
 impl From<xfskit_log::Error> for Cause {
@@ -146,6 +149,7 @@ impl Cause {
             | Self::OpenMode(_)
             | Self::Map(_)
             | Self::NotRealtime { .. }
+            | Self::NoRealtime(_)
             | Self::Structure(_) => ErrorKind::InvalidInput,
             Self::NoAttribute => ErrorKind::NoAttribute,
             Self::Cancelled => ErrorKind::Cancelled,
@@ -181,9 +185,10 @@ impl Cause {
             )
             | Self::Check(xfskit_check::Error::Device(error)) => error.hint(),
             Self::Volume(error) => match error.reason() {
-                xfskit_vfs::Error::Core(Core::Device(error)) => error.hint(),
+                xfskit_vfs::Error::Core(error) => hint_of_core(error),
                 _ => None,
             },
+            Self::NoRealtime(_) => Some("Leave out --rtdev.".to_owned()),
             _ => None,
         }
     }
@@ -252,24 +257,42 @@ fn kind_of_volume(error: &xfskit_vfs::Error) -> ErrorKind {
     }
 }
 
+fn hint_of_core(error: &Core) -> Option<String> {
+    let hint = match error {
+        Core::Device(error) => return error.hint(),
+        Core::ShortDevice { .. } => {
+            "Copy the image or the device again, whole. What is there can be read as it is; \
+             `xfskit repair --salvage DIR` copies it out, and `xfskit check` names what is lost."
+        }
+        Core::InternalLog => "Leave out --logdev.",
+        Core::Unwritable(_) => {
+            "It can be read: `xfskit ls`, `xfskit get`, or `xfskit mount -o ro`."
+        }
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
 fn kind_of_core(error: &Core) -> ErrorKind {
     match error {
         Core::Device(error) => kind_of_device(error),
         Core::Superblock(SbError::NotXfs { .. }) => ErrorKind::NotXfs,
         Core::Superblock(SbError::Corrupt(_)) => ErrorKind::SuperblockDamaged,
         Core::PrimaryDamaged { .. } => ErrorKind::PrimaryDamaged,
-        Core::Corrupt(_) => ErrorKind::Corrupt,
+        Core::Corrupt(_) | Core::ShortDevice { .. } => ErrorKind::Corrupt,
         Core::Journal(_) => ErrorKind::JournalUnreadable,
         Core::JournalDamaged(_) => ErrorKind::JournalDamaged,
-        Core::Superblock(_) | Core::Unsupported(_) | Core::NotPermitted(_) => {
-            ErrorKind::Unsupported
-        }
+        Core::Superblock(_)
+        | Core::Unsupported(_)
+        | Core::Unwritable(_)
+        | Core::NotPermitted(_) => ErrorKind::Unsupported,
         Core::NoInode(_) => ErrorKind::StaleHandle,
         Core::NotDirectory(_) => ErrorKind::NotADirectory,
         Core::IsDirectory(_) => ErrorKind::IsADirectory,
         Core::NotSymlink(_)
         | Core::NotFile(_)
         | Core::Limit(_)
+        | Core::InternalLog
         | Core::AttrName
         | Core::AttrValue => ErrorKind::InvalidInput,
         Core::FileTooLarge(_) => ErrorKind::FileTooLarge,

@@ -16,7 +16,7 @@ use crate::cause::Cause;
 use crate::progress::{Control, Report};
 use crate::target::Device;
 use crate::volume_options::parse;
-use crate::{CancelToken, Error, Progress, Result, Volume, VolumeOptions};
+use crate::{CancelToken, Error, ErrorKind, Progress, Result, Volume, VolumeOptions};
 
 /// Checks every structure of a volume: a builder. Nothing is written to the target.
 ///
@@ -172,9 +172,13 @@ impl<'c> Check<'c> {
         found: &mut (dyn FnMut(Finding) + Send),
     ) -> Result<Checked> {
         let log = self.options.log_device()?;
-        // A volume too damaged to be opened is checked as it lies.
-        let opened = || self.options.open_device(Arc::clone(&device), log.clone()).ok();
-        match if self.no_recovery { None } else { opened() } {
+        let options = self.options.clone().recovery(!self.no_recovery);
+        let opened = match options.open_device(Arc::clone(&device), log.clone()) {
+            Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
+            // A volume too damaged to be opened is checked as it lies.
+            opened => opened.ok().filter(|_| !self.no_recovery),
+        };
+        match opened {
             Some(volume) => self.run_under(&volume, log.as_deref(), mismatches, found),
             None => self.run_device(
                 &ToCheck { device: &*device, log: log.as_deref(), primary: None, mismatches },

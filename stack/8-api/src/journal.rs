@@ -67,7 +67,8 @@ impl Journal {
     ) -> Result<Self> {
         let geometry = superblock.geometry();
         let (name, start) = match (geometry.log_daddr(), log) {
-            (Some(start), _) => (target.as_ref(), start),
+            (Some(_), Some(_)) => return Err(Error::new(xfskit_core::Error::InternalLog)),
+            (Some(start), None) => (target.as_ref(), start),
             (None, Some(log)) => (Path::new(log), Daddr(0)),
             (None, None) => {
                 let external = "it is external; its device is not named".into();

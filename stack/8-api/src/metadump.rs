@@ -320,14 +320,22 @@ impl<'c> RestoreMetadump<'c> {
         if content.realtime && self.realtime.is_none() {
             return Err(Error::new(metadump::Error::RealtimeTarget));
         }
+        let unused = |name: &Option<PathBuf>, wanted: bool| {
+            name.as_ref().filter(|_| !wanted).map(|name| name.display().to_string())
+        };
+        if let Some(log) = unused(&self.log, content.external_log) {
+            return Err(Error::new(metadump::Error::NoExternalLog(log)));
+        }
+        if let Some(realtime) = unused(&self.realtime, content.realtime) {
+            return Err(Error::new(metadump::Error::NoRealtime(realtime)));
+        }
         let mut made = Made::default();
         let data = made.device(target.as_ref(), ByteLen(size), self.force)?;
-        let mut device = |name: &Option<PathBuf>, wanted: bool, size| match name {
-            Some(name) if wanted => made.device(name, size, self.force).map(Some),
-            _ => Ok(None),
+        let mut device = |name: &Option<PathBuf>, size| {
+            name.as_ref().map(|name| made.device(name, size, self.force)).transpose()
         };
-        let log = device(&self.log, content.external_log, log_size)?;
-        let realtime = device(&self.realtime, content.realtime, realtime_size)?;
+        let log = device(&self.log, log_size)?;
+        let realtime = device(&self.realtime, realtime_size)?;
         let total = 0;
         let restore = metadump::Restore {
             partial: self.partial,

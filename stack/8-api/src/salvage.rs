@@ -243,7 +243,7 @@ impl<'c> Salvage<'c> {
         let replayed = options.open_device(Arc::clone(&device), options.log_device()?);
         let volume = match replayed {
             Err(_) if cancel.is_cancelled() => return Err(Error::new(Cause::Cancelled)),
-            Err(error) if error.kind() != ErrorKind::NotXfs => {
+            Err(error) if !matches!(error.kind(), ErrorKind::NotXfs | ErrorKind::InvalidInput) => {
                 // The first error tells more, if this fails too.
                 let options = options.recovery(false);
                 let Ok(volume) = options.open_device(Arc::clone(&device), None) else {

@@ -270,6 +270,14 @@ impl Device {
         self.0.size().0
     }
 
+    /// Returns what the device holds if its first bytes tell, as in "a btrfs filesystem".
+    ///
+    /// # Errors
+    /// [`Device`](crate::ErrorKind::Device) where the device fails.
+    pub fn contents(&self) -> Result<Option<&'static str>> {
+        xfskit_mkfs::existing::find(&*self.0).map_err(Error::new)
+    }
+
     /// Fills `buf` from the byte at `offset` on.
     ///
     /// # Errors

@@ -276,11 +276,17 @@ impl<'c> Undelete<'c> {
 
     /// Opens the realtime device, if it was named and one of `files` has content there.
     fn realtime_device(&self, files: &[RemovedFile]) -> Result<Option<Arc<dyn BlockDevice>>> {
-        let is_needed = files.iter().any(|file| file.realtime) && !self.has_realtime_inside();
-        let Some(name) = self.realtime.as_ref().filter(|_| is_needed) else { return Ok(None) };
+        let geo = self.volume.owner.volume().geo();
+        let Some(name) = &self.realtime else { return Ok(None) };
+        if geo.rblocks.0 == 0 || self.has_realtime_inside() {
+            return Err(Error::new(Cause::NoRealtime(name.display().to_string())));
+        }
+        if !files.iter().any(|file| file.realtime) {
+            return Ok(None);
+        }
         let opened = target::open_unchecked(&parse(name.as_os_str())?, OpenMode::ReadOnly);
         let opened = opened.map_err(Error::new)?;
-        match other_realtime(self.volume.owner.volume().geo(), &*opened)? {
+        match other_realtime(geo, &*opened)? {
             None => Ok(Some(opened)),
             Some(why) => {
                 Err(Error::new(Cause::NotRealtime { name: name.display().to_string(), why }))

@@ -67,7 +67,86 @@ fn the_rest_of_a_truncated_image_is_readable() {
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(20 << 20).unwrap();
     let run = expect(1, &["ls", &shown(&path)]);
     assert!(run.stderr.contains("sb.device-size"), "{}", run.stderr);
+    let helps = format!("`xfskit repair -n {}` says what else helps", shown(&path));
+    assert!(run.stderr.contains("missing at its end") && run.stderr.contains(&helps));
     assert!(run.stdout.contains("attr-leaf"), "{}", run.stdout);
+}
+
+#[test]
+fn a_truncated_image_is_not_changed_and_the_refusal_has_what_is_missing() {
+    let bench = Bench::new();
+    let path = bench.kept("v5");
+    let size = fs::metadata(&path).unwrap().len();
+    let (image, dir) = (shown(&path), shown(bench.path("x").parent().unwrap()));
+    // Behind the journal, inside of it, and before it.
+    for left in [size - 4096, size / 2 + (1 << 20), 20 << 20] {
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(left).unwrap();
+        let before = fs::read(&path).unwrap();
+        for args in [&["mkdir", &image, "/new"][..], &["label", &image, "x"]] {
+            let said = expect(2, args).stderr;
+            let short = format!("it has {left} of {size} bytes, {} are missing", size - left);
+            assert!(said.contains(&short) && said.contains("--salvage"), "{said}");
+        }
+        if std::path::Path::new("/dev/fuse").exists() {
+            let said = expect(2, &["mount", &image, &dir]).stderr;
+            assert!(said.contains("shorter than the filesystem"), "{said}");
+        }
+        assert!(fs::read(&path).unwrap() == before);
+    }
+}
+
+#[test]
+fn what_is_no_volume_is_named_with_what_it_is() {
+    let bench = Bench::new();
+    let mut ext4 = vec![0; 1 << 20];
+    ext4[0x438..0x43a].copy_from_slice(&[0x53, 0xef]);
+    let mut table = vec![0; 1 << 20];
+    table[510..512].copy_from_slice(&[0x55, 0xaa]);
+    let (ext4, table) = (bench.file("ext4", &ext4), bench.file("table", &table));
+    let fifo = bench.path("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for (target, says) in [
+        (&ext4, "It holds an ext2/ext3/ext4 filesystem."),
+        (&table, "It holds a partition table: `xfskit targets"),
+        (&fifo, "Name an image or a device."),
+        (&"/dev/null".into(), "Name an image or a device."),
+    ] {
+        let target = shown(target);
+        for (command, more) in READERS.iter().filter(|(command, _)| *command != "log") {
+            let said = expect(2, &[&[*command, &target], *more].concat()).stderr;
+            assert!(said.contains(says), "{command} {target}: {said}");
+        }
+        let said = expect(2, &["mkdir", &target, "/new"]).stderr;
+        assert!(said.contains(says), "{target}: {said}");
+    }
+}
+
+#[test]
+fn a_device_that_a_volume_does_not_need_is_refused() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("v5"));
+    let log = shown(&bench.file("log", &[0; 4096]));
+    let readers = ["info", "ls", "tree", "find", "df", "bulkstat", "du", "log", "check", "recover"];
+    let writers = [&["mkdir", &*image, "/new"][..], &["label", &image, "x"], &["uuid", &image]];
+    let others = [&["undelete", &*image][..], &["metadump", &image, "-"]];
+    let readers = readers.map(|command| vec![command, &*image]);
+    let all = readers.into_iter().chain(writers.iter().chain(&others).map(|args| args.to_vec()));
+    for args in all {
+        let said = expect(2, &[&args[..], &["--logdev", &log]].concat()).stderr;
+        assert!(said.contains("the journal is inside of this volume"), "{args:?}: {said}");
+        assert!(said.contains("Leave out --logdev."), "{args:?}: {said}");
+    }
+    let (dump, restored) = (shown(&bench.path("dump")), bench.path("restored"));
+    expect(0, &["metadump", &image, &dump]);
+    for (option, says) in [("-l", "no external journal"), ("-r", "no metadata of a realtime")] {
+        let device = shown(&bench.path("device"));
+        let said = expect(2, &["restore", option, &device, &dump, &shown(&restored)]).stderr;
+        assert!(said.contains(says) && said.contains("Leave out --"), "{said}");
+        assert!(!restored.exists() && !bench.path("device").exists());
+    }
+    let to = bench.path("to");
+    let said = expect(2, &["undelete", &image, "--rtdev", &log, "--to", &shown(&to)]).stderr;
+    assert!(said.contains("no realtime device of its own") && !to.exists(), "{said}");
 }
 
 #[test]

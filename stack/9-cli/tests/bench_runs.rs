@@ -1,10 +1,9 @@
 //! Runs of `xfskit bench` that end early, are continued, and are compared.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::process::Command;
 
-use crate::common::{Bench, Run, begin, expect, interrupt, json, shown, unless_busy};
+use crate::common::{Bench, Run, expect, interrupted, json, shown, unless_busy};
 use serde_json::{Value, json};
 use xfskit_test_support::skip;
 
@@ -40,23 +39,6 @@ fn without_figures(value: &Value) -> Value {
     }
 }
 
-/// Starts a run, and interrupts it when it reports progress with these words. Returns what it
-/// printed on both streams.
-fn interrupted(args: &[&str], at: &str) -> (String, String) {
-    let mut child = begin(args);
-    let mut told = String::new();
-    let mut lines = BufReader::new(child.stderr.take().unwrap());
-    while !told.contains(at) {
-        assert!(lines.read_line(&mut told).unwrap() > 0, "ended before {at}: {told}");
-    }
-    interrupt(&child);
-    lines.read_to_string(&mut told).unwrap();
-    let mut printed = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{told}");
-    (printed, told)
-}
-
 #[test]
 fn an_interrupted_run_keeps_its_sections_and_its_continuation_gives_those_of_one_run() {
     let bench = Bench::new();
@@ -64,8 +46,8 @@ fn an_interrupted_run_keeps_its_sections_and_its_continuation_gives_those_of_one
         ["whole.json", "part.json", "part.html", "part.csv"].map(|name| shown(&bench.path(name)));
     expect(0, &[&words(STUDY)[..], &["--report", &whole]].concat());
     let files = ["--report", &part, "--html", &page, "--csv", &figures];
-    let (printed, told) =
-        interrupted(&[&words(STUDY)[..], &files].concat(), "1000 attributes on xfskit");
+    let run = interrupted(&[&words(STUDY)[..], &files].concat(), "1000 attributes on xfskit");
+    let (printed, told) = (run.stdout, run.stderr);
     assert!(told.contains("xattrs: 16 steps"), "{told}");
     assert!(told.contains("step 1 of 16: n1000-40"), "{told}");
     assert!(told.contains("stopped after 2 sections"), "{told}");
@@ -96,10 +78,9 @@ fn an_interrupted_run_keeps_its_sections_and_its_continuation_gives_those_of_one
 
 #[test]
 fn an_interrupted_run_prints_what_it_has_as_json_too() {
-    let (printed, _) =
-        interrupted(&[&words(STUDY)[..], &["--json"]].concat(), "1000 attributes on xfskit");
+    let run = interrupted(&[&words(STUDY)[..], &["--json"]].concat(), "1000 attributes on xfskit");
     let lines: Vec<Value> =
-        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let report = &lines[lines.len() - 2]["report"];
     assert_eq!(report["sections"].as_array().unwrap().len(), 2);
     assert_eq!(lines.last().unwrap()["error"]["exit"], 130);

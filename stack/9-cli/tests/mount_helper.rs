@@ -76,6 +76,15 @@ fn mount_and_umount_of_the_system_mount_and_wait() {
         test ! -s /run/mount/utab
         "$xfskit" mount -- "$image" mnt
         umount -l mnt
+
+        # mount(8) keeps `suid` and `dev` to itself.
+        for other in suid,dev allow_suid,allow_dev; do
+            mount -t fuse.xfskit -o "$other" "$image" "$dir"
+            findmnt -n -o OPTIONS "$dir"
+            umount "$dir"
+        done > "$said"
+        says nosuid,nodev
+        test "$(grep -c nosuid "$said")" = 1
         "#,
     );
     place.verify();

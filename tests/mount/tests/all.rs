@@ -4,6 +4,7 @@ mod degraded;
 mod fsx;
 mod limits;
 mod owners;
+mod panics;
 mod semantics;
 mod traps;
 mod trees;

@@ -3,6 +3,7 @@
 //!
 //! | feature | module | contents |
 //! | --- | --- | --- |
+//! | | [`entry`] | bytes of directory entries |
 //! | | [`random`] | random numbers from a seed, and the replay of a failure |
 //! | | [`skip`](mod@skip) | skips and notes that no runner hides; the long run |
 //! | `kept` | [`kept`] | the images in `tests/images`, unpacked |
@@ -32,6 +33,7 @@
 pub mod bytes;
 #[cfg(feature = "linux")]
 pub mod dirty;
+pub mod entry;
 #[cfg(feature = "linux")]
 pub mod fsxattr;
 #[cfg(feature = "guests")]

@@ -80,18 +80,9 @@ pub fn is_name(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use xfskit_test_support::entry::dir_entry;
 
-    /// Builds an entry at offset `at` of a block, as on disk.
-    fn entry(ino: u64, name: &[u8], at: u16) -> Vec<u8> {
-        let mut entry = ino.to_be_bytes().to_vec();
-        entry.push(u8::try_from(name.len()).unwrap());
-        entry.extend_from_slice(name);
-        entry.push(1);
-        entry.resize((entry.len() + 2).next_multiple_of(ENTRY_ALIGN) - 2, 0);
-        entry.extend_from_slice(&at.to_be_bytes());
-        entry
-    }
+    use super::*;
 
     fn names(area: &Area<'_>) -> Vec<(u32, Option<u32>, Vec<u8>)> {
         let places = (0..area.bytes.len()).step_by(ENTRY_ALIGN);
@@ -101,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_dead_entry_keeps_low_half_and_name() {
-        let mut bytes = entry(0x1_0000_0083, b"gone", 96);
+        let mut bytes = dir_entry(0x1_0000_0083, b"gone", 96);
         let len = u16::try_from(bytes.len()).unwrap();
         bytes[..2].copy_from_slice(&FREETAG.to_be_bytes());
         bytes[2..4].copy_from_slice(&len.to_be_bytes());
@@ -111,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_merged_entry_ends_with_the_tag_of_the_unused_space() {
-        let (first, mut second) = (entry(0x83, b"one", 96), entry(0x84, b"two", 112));
+        let (first, mut second) = (dir_entry(0x83, b"one", 96), dir_entry(0x84, b"two", 112));
         let end = second.len();
         second[end - 2..].copy_from_slice(&96u16.to_be_bytes());
         let bytes = [first, second].concat();
@@ -123,7 +114,7 @@ mod tests {
 
     #[test]
     fn names_with_slashes_and_wrong_tags_are_none() {
-        let bytes = [entry(0x83, b"a/b", 96), entry(0x84, b"two", 96)].concat();
+        let bytes = [dir_entry(0x83, b"a/b", 96), dir_entry(0x84, b"two", 96)].concat();
         assert!(names(&Area::logged(&bytes, 96)).is_empty());
     }
 }

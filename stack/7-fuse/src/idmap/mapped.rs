@@ -1,5 +1,6 @@
 //! Operations with a map of owners before them.
 
+use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -63,6 +64,14 @@ impl<O: Operations> Operations for Mapped<O> {
 
     fn gate(&self) -> &Gate {
         self.operations.gate()
+    }
+
+    fn check_not_shut_down(&self) -> Reply<()> {
+        self.operations.check_not_shut_down()
+    }
+
+    fn panicked(&self, panic: &(dyn Any + Send)) {
+        self.operations.panicked(panic);
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Reply<Option<Node>> {

@@ -1,5 +1,6 @@
 //! The operations, each in the module that it belongs to.
 
+use std::any::Any;
 use std::ops::{Deref, Range};
 use std::sync::atomic::Ordering;
 
@@ -19,6 +20,14 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Operations for Serve
 
     fn gate(&self) -> &Gate {
         &self.gate
+    }
+
+    fn check_not_shut_down(&self) -> Reply<()> {
+        Self::check_not_shut_down(self)
+    }
+
+    fn panicked(&self, panic: &(dyn Any + Send)) {
+        self.shut_down_after("a request", panic);
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Reply<Option<Node>> {

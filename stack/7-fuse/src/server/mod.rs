@@ -9,9 +9,11 @@
 //! | `listing` | listings of directories |
 //! | `protected` | immutable and append-only files |
 //! | `rest` | freezing |
+//! | `failures` | what failed first; panics, and the shutdown of the volume |
 
 mod content;
 mod delegate;
+mod failures;
 mod listing;
 mod metadata;
 mod names;
@@ -22,7 +24,7 @@ pub(crate) use metadata::is_stored_acl;
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -35,9 +37,6 @@ use crate::freeze::{Gate, Kept};
 use crate::nodes::Nodes;
 use crate::operations::{Node, Reply};
 use crate::options::{Atime, Durable, Options};
-
-/// Time without a full volume after which the next one is logged again.
-const FULL_AGAIN: Duration = Duration::from_secs(60);
 
 /// The filesystem behind a mount.
 ///
@@ -76,7 +75,7 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
             atime: options.atime,
             nodiratime: options.nodiratime,
             writable,
-            durable: options.durable,
+            durable: options.durable(),
             no_open: options.no_open,
             changed: AtomicBool::new(false),
             gate: Gate::default(),
@@ -105,44 +104,13 @@ impl<F: Deref<Target = Fs> + Clone + Send + Sync + 'static> Server<F> {
         self.nodes.count()
     }
 
-    /// Returns what failed first: the device, or a structure of the volume.
-    pub fn first_failure(&self) -> Option<String> {
-        self.first_failure.lock().clone()
-    }
-
     /// Ends the use of the volume: files without a name are freed.
     pub fn end(&self) {
         self.gate.thaw();
-        self.unnamed.run(&self.gate, &());
-        self.nodes.clear();
-    }
-
-    /// Returns the errno of `error`. Logs and keeps the first failure that is not the program's.
-    fn failed(&self, error: &vfs::Error) -> Errno {
-        let errno = Errno::from_raw_os_error(error.errno());
-        match errno {
-            Errno::IO | Errno::UCLEAN => {
-                tracing::error!(%error, "an operation failed");
-                self.keep_failure(error);
-            }
-            Errno::NOSPC if self.is_first_in_a_while() => {
-                tracing::warn!(%error, "an operation failed");
-            }
-            _ => {}
-        }
-        errno
-    }
-
-    fn keep_failure(&self, error: &vfs::Error) {
-        self.first_failure.lock().get_or_insert_with(|| error.to_string());
-    }
-
-    /// Returns true if the volume was not full for some time. Programs may try again and again.
-    fn is_first_in_a_while(&self) -> bool {
-        let (now, mut last) = (Instant::now(), self.last_full.lock());
-        let is_first = last.is_none_or(|last| now.duration_since(last) >= FULL_AGAIN);
-        *last = Some(now);
-        is_first
+        self.safely("the end of the mount", || {
+            self.unnamed.run(&self.gate, &());
+            self.nodes.clear();
+        });
     }
 
     fn reply<T>(&self, result: vfs::Result<T>) -> Reply<T> {

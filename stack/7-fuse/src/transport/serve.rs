@@ -73,17 +73,21 @@ impl<O: Operations> Transport<O> {
         }
     }
 
-    /// Serves one request. A panic is this program's fault, and an error of that request only.
+    /// Serves one request. After a panic, which is this program's fault, it fails, and the
+    /// operations decide what becomes of the others.
     pub(super) fn answer_safely<C: Carried>(&self, mut carried: C) -> io::Result<()> {
         let (request, mut sink) = carried.open();
         let answered = match request {
             Some(request) => {
                 self.statistics.came(C::BY);
                 let header = request.header;
+                let expects_reply =
+                    !matches!(request.operation, Operation::Forget(_) | Operation::BatchForget(_));
                 let answer = AssertUnwindSafe(|| self.answer(request, &mut sink));
-                std::panic::catch_unwind(answer).unwrap_or_else(|_| {
-                    tracing::error!(?header, "a request failed");
-                    sink.reply(Err(Errno::IO))
+                std::panic::catch_unwind(answer).unwrap_or_else(|panic| {
+                    tracing::error!(?header, "a request panicked");
+                    self.operations.panicked(panic.as_ref());
+                    if expects_reply { sink.reply(Err(Errno::IO)) } else { Ok(()) }
                 })
             }
             // A kernel never sends such.
@@ -100,6 +104,11 @@ impl<O: Operations> Transport<O> {
         let to = Replier { sink };
         let (ino, caller) = (self.ino(request.header.nodeid), caller(&request.header));
         let of = &self.operations;
+        if needs_volume(&request.operation)
+            && let Err(errno) = of.check_not_shut_down()
+        {
+            return to.fail(errno);
+        }
         match request.operation {
             Operation::Init(init) => self.agree(to, &init),
             Operation::Destroy => to.empty(Ok(())),
@@ -337,6 +346,23 @@ impl<O: Operations> Transport<O> {
         self.statistics.set_ring(by_ring);
         to.with(reply.ok_or(Errno::PROTO))
     }
+}
+
+/// Returns true if the request fails once the volume was shut down. The others end the use of
+/// something, or belong to the protocol.
+fn needs_volume(operation: &Operation<'_>) -> bool {
+    !matches!(
+        operation,
+        Operation::Init(_)
+            | Operation::Destroy
+            | Operation::Forget(_)
+            | Operation::BatchForget(_)
+            | Operation::Release
+            | Operation::Releasedir
+            | Operation::Statfs
+            | Operation::Interrupt
+            | Operation::Unknown(_)
+    )
 }
 
 /// Returns the kind that a request is counted as.

@@ -206,6 +206,6 @@ fn check_failure(name: &str, error: &xfskit::Error) -> Failure {
     match error.kind() {
         ErrorKind::NotXfs => Failure::cannot(text).hint(open::no_superblock(name)),
         ErrorKind::Corrupt => Failure::problem(text),
-        _ => open::hinted(Failure::cannot(text), error.hint().or_else(|| open::of_directory(name))),
+        _ => open::hinted(Failure::cannot(text), error.hint().or_else(|| open::of_no_target(name))),
     }
 }

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::exit::Failure;
 use crate::grammar;
 use crate::out::{Out, chain};
 use crate::progress::{Progress, Unit};
+use crate::show;
 
 /// Number of unfinished intents of a journal that are listed.
 const UNFINISHED_MAX: usize = 10;
@@ -54,6 +56,15 @@ fn with_notes(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
     note_superblock(&volume, &target.name, out);
     for fault in volume.faults() {
         out.fault_at(&target.name, fault, Some(fault));
+    }
+    let missing = volume.missing_bytes();
+    if missing > 0 {
+        let name = &*target.name;
+        out.note(&format!(
+            "{name}: the device is shorter than the filesystem: {} are missing at its end; copy it \
+             again, whole; `xfskit repair -n {name}` says what else helps",
+            show::human(missing)
+        ));
     }
     note_replay(&volume, out);
     volume
@@ -272,7 +283,7 @@ pub(crate) fn note_in_use(name: &str, out: &Out) {
 /// Returns the failure of opening a volume, with a hint.
 pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
     let failure = Failure::cannot(about(name, error.reason()));
-    if let Some(hint) = error.hint().or_else(|| of_directory(name)) {
+    if let Some(hint) = error.hint().or_else(|| of_no_target(name)) {
         return failure.hint(hint);
     }
     match error.kind() {
@@ -295,16 +306,29 @@ pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
     }
 }
 
-/// Returns the hint for a directory in the place of a target.
-pub(crate) fn of_directory(name: &str) -> Option<String> {
-    let is_dir = Path::new(name).is_dir();
-    is_dir.then(|| "xfskit has mounted no volume there. Name an image or a device.".to_owned())
+/// Returns the hint for something in the place of a target that cannot be one.
+pub(crate) fn of_no_target(name: &str) -> Option<String> {
+    let kind = std::fs::metadata(name).ok()?.file_type();
+    if kind.is_file() || kind.is_block_device() {
+        return None;
+    }
+    let mounted = if kind.is_dir() { "xfskit has mounted no volume there. " } else { "" };
+    Some(format!("{mounted}Name an image or a device."))
 }
 
 /// Returns the hint for a device with neither a superblock nor a secondary.
 pub(crate) fn no_superblock(name: &str) -> String {
     if std::fs::metadata(name).is_ok_and(|file| file.is_file() && file.len() == 0) {
         return "The file is empty. `xfskit mkfs` makes a volume.".to_owned();
+    }
+    match Device::open(name).and_then(|device| device.contents()) {
+        Ok(Some(table @ ("a partition table" | "a GPT partition table"))) => {
+            return format!("It holds {table}: `xfskit targets {name}` lists the partitions.");
+        }
+        Ok(Some(what)) => {
+            return format!("It holds {what}. `xfskit targets {name}` lists the volumes inside.");
+        }
+        _ => {}
     }
     format!(
         "No copy of an XFS superblock was found either. `xfskit targets {name}` lists partitions \

@@ -285,6 +285,6 @@ pub(super) fn failed(name: &str, error: &xfskit::Error) -> Failure {
     match error.kind() {
         ErrorKind::Cancelled => Failure::stopped_and("nothing was written"),
         ErrorKind::NotXfs => failure.hint(open::no_superblock(name)),
-        _ => open::hinted(failure, error.hint().or_else(|| open::of_directory(name))),
+        _ => open::hinted(failure, error.hint().or_else(|| open::of_no_target(name))),
     }
 }

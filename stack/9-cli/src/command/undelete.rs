@@ -130,7 +130,9 @@ fn not_copied(dir: &Path, error: &xfskit::Error) -> Failure {
     let text = if is_of_device { error.to_string() } else { format!("{}: {error}", dir.display()) };
     let hint = match error.kind() {
         ErrorKind::Cancelled => return Failure::stopped_and("what was copied until then is kept"),
-        ErrorKind::InvalidInput => Some("Name the realtime device of the volume: --rtdev".into()),
+        ErrorKind::InvalidInput if error.hint().is_none() => {
+            Some("Name the realtime device of the volume: --rtdev".into())
+        }
         ErrorKind::PermissionDenied if error.hint().is_none() => {
             Some("Choose a directory that you may write to.".into())
         }

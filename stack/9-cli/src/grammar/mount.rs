@@ -22,9 +22,10 @@ Its options are those of mount(8) for XFS, and of FUSE:
                              fsync(2), or some time later; a plain FUSE mount does not hear sync(2)]
   wsync, dirsync             make changes of names and attributes durable at once
   discard                    give freed blocks back to the device, once they are free for good
-  logbsize=, logbufs=        how the journal is written: 16k to 256k, 2 to 8
+  logbsize=, logbufs=        how the journal is written: 16k, 32k, 64k, 128k or 256k; 2 to 8
   allow_other                give other users access, by permissions; root needs it for that too
-  dev, suid, noexec          device files work, setuid works, programs do not run
+  dev, suid, noexec          device files work, setuid works (by root), programs do not run
+  allow_dev, allow_suid      the same as dev and suid, which mount(8) and fstab do not pass on
   no_open                    refuse OPEN, which saves a request for each open; atimes may be older,
                              and close fails where open does for files that are immutable
   io_uring, no_io_uring      receive requests by io_uring, or by /dev/fuse [default]; needs Linux
@@ -33,8 +34,11 @@ Its options are those of mount(8) for XFS, and of FUSE:
   threads=N                  number of threads that serve requests, up to 256
   busy_poll=MICROSECONDS     a thread looks for the next request so long before it sleeps, up to
                              10000; 0: never
-  lazytime, inode64, attr2, nouuid, allocsize=, default_permissions, rw, async, exec, nosuid, nodev,
-  relatime, auto, noauto, user, nofail, _netdev, x-…
+  rw, relatime, diratime, async, nodiscard, nodev, nosuid, exec
+                             undo those above: of two opposites the last one holds, as in mount(8)
+  allocsize=                 4k to 1g, a power of two: a hint that is taken and not followed
+  lazytime, inode64, attr2, nouuid, ikeep, largeio, noalign, noquota, default_permissions, defaults,
+  auto, noauto, user, users, owner, group, nofail, _netdev, comment=, x-…
                              taken as they are in fstab: it is so already, or means nothing here
   idmap=, idle-timeout=, subdir=, logdev=, cache=, overlay=, log=, force
                              as the options of the command line with these names, for fstab
@@ -105,20 +109,35 @@ pub(crate) struct Mount {
     pub detach: bool,
 }
 
+/// Options in `-o` that say what is opened and how: what each takes, and an example.
+const EXAMPLES: &[(&str, &str, &str)] = &[
+    ("overlay", "a file", "changes.ovl"),
+    ("logdev", "a device or file", "/dev/sdb1"),
+    ("subdir", "a directory of the volume", "/srv"),
+    ("cache", "a size", "512M"),
+    ("log", "a file", "/var/log/disk.log"),
+];
+
 impl Mount {
     /// Sets the option that is named `name` on the command line too, if it says what is opened and
     /// how. Returns false for others.
     ///
     /// # Errors
     /// A value that is not valid, or an option that is given already.
-    pub(crate) fn set_option(&mut self, name: &str, value: &str) -> Result<bool, String> {
+    pub(crate) fn set_option(&mut self, name: &str, value: Option<&str>) -> Result<bool, String> {
         let bad = |why: &dyn std::fmt::Display| format!("mount option {name}: {why}");
         let named = |name: xfskit::Result<Name>| name.map_err(|error| bad(&error));
         let once = |is_given: bool| {
             if is_given { Err(format!("{name} is given twice")) } else { Ok(()) }
         };
-        if matches!(name, "overlay" | "logdev" | "subdir" | "cache" | "log") && value.is_empty() {
-            return Err(bad(&"a value is missing"));
+        if name == "force" && value.is_some() {
+            return Err(bad(&"it takes no value"));
+        }
+        let value = value.unwrap_or_default();
+        let opening = EXAMPLES.iter().find(|(option, ..)| *option == name);
+        if let (Some((_, takes, example)), true) = (opening, value.is_empty()) {
+            let why = format!("a value is missing; it takes {takes}, as in {name}={example}");
+            return Err(bad(&why));
         }
         match name {
             "overlay" => self.name = named(self.name.clone().with_overlay(value))?,

@@ -4,7 +4,7 @@
 #![allow(unreachable_pub)]
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -132,6 +132,22 @@ pub fn feed(code: i32, args: &[&str], input: &[u8]) {
 /// Sends SIGINT, as Ctrl-C does.
 pub fn interrupt(child: &Child) {
     signal(child, "INT");
+}
+
+/// Starts `xfskit`, interrupts it when it says `at` on standard error, and expects that it stops.
+/// Returns what it printed until its end.
+pub fn interrupted(args: &[&str], at: &str) -> Run {
+    let mut child = begin(args);
+    let mut told = String::new();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    while !told.contains(at) {
+        assert!(lines.read_line(&mut told).unwrap() > 0, "ended before {at}: {told}");
+    }
+    interrupt(&child);
+    lines.read_to_string(&mut told).unwrap();
+    let run = Run { stderr: told, ..Run::of(child.wait_with_output().unwrap()) };
+    assert_eq!(run.code, 130, "{}", run.stderr);
+    run
 }
 
 /// Sends a signal.

@@ -9,6 +9,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
@@ -190,7 +191,12 @@ impl Socket {
         }
         let (stream, asked) = (client.try_clone()?, request.clone());
         let work = move || {
-            let _ = serve(mounted, runner, &client, asked);
+            let served = AssertUnwindSafe(|| serve(mounted, runner, &client, asked));
+            if catch_unwind(served).is_err() {
+                // The log has the message, and the mount goes on, or its volume was shut down.
+                let bug = Failure::cannot("a bug in xfskit: the request panicked");
+                let _ = send(&client, &Reply::Failed(bug.into()));
+            }
             let this = thread::current().id();
             self.running.lock().retain(|run| run.thread != this);
         };

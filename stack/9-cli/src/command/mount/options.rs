@@ -14,7 +14,8 @@ pub(super) fn resolve(args: &Mount) -> Result<(Mount, xfskit::Mount), Failure> {
     let mut resolved = args.clone();
     let mut others = Vec::new();
     for option in args.options.iter().flat_map(|list| list.split(',')) {
-        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        let split = option.split_once('=');
+        let (name, value) = (split.map_or(option, |(name, _)| name), split.map(|(_, value)| value));
         if !resolved.set_option(name, value).map_err(hinted)? {
             others.push(option.to_owned());
         }
@@ -84,7 +85,14 @@ mod tests {
         for (options, says) in [
             ("cache=lots", "cache"),
             ("logdev=", "logdev"),
-            ("subdir", "subdir"),
+            (
+                "subdir",
+                "mount option subdir: a value is missing; it takes a directory of the volume, as in subdir=/srv",
+            ),
+            ("force=yes", "force: it takes no value"),
+            ("idmap", "idmap: a value is missing"),
+            ("logbsize", "it takes 16k, 32k, 64k, 128k or 256k, as in logbsize=64k"),
+            ("allocsize=3m", "allocsize=3m"),
             ("log=", "log"),
             ("overlay=a:b", "overlay"),
             ("force", "force"),
@@ -105,6 +113,14 @@ mod tests {
         assert!(said.contains("logdev is given twice"), "{said}");
         let said = refused("xfskit mount --overlay o a.img /mnt -o overlay=p");
         assert!(said.contains("already has an overlay"), "{said}");
+    }
+
+    #[test]
+    fn the_last_of_ro_and_rw_holds() {
+        for (options, read_only) in [("ro,rw", false), ("rw -o ro", true), ("ro -o rw", false)] {
+            let (_, mount) = resolved(&format!("xfskit mount a.img /mnt -o {options}")).unwrap();
+            assert_eq!(mount.is_read_only(), read_only, "{options}");
+        }
     }
 
     #[test]

@@ -61,7 +61,8 @@ fn take_down(entry: &MountEntry, lazy: bool) -> Result<(), Failure> {
         Err(Errno::PERM) => {}
         Err(error) => {
             let failure = Failure::cannot(format!("{shown}: {error}"));
-            let hint = "`fuser -vm DIR` lists the processes; --lazy does not wait for them";
+            let hint =
+                format!("`fuser -vm {shown}` lists the processes; --lazy does not wait for them");
             return Err(if error == Errno::BUSY { failure.hint(hint) } else { failure });
         }
     }
