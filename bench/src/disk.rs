@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io::Errno;
+use xfskit_units::index;
 
 /// Most bytes of a request.
 const REQUEST: usize = 1 << 20;
@@ -29,10 +30,10 @@ pub fn read_past_cache(path: &Path, bytes: u64) -> io::Result<Duration> {
     let requests = data(&file, bytes)?;
     let next = AtomicUsize::new(0);
     let reader = || -> io::Result<()> {
-        let mut memory = vec![0; REQUEST + ALIGN as usize];
-        let start = memory.as_ptr().align_offset(ALIGN as usize);
+        let mut memory = vec![0; REQUEST + index(ALIGN)];
+        let start = memory.as_ptr().align_offset(index(ALIGN));
         while let Some(range) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let len = (range.end - range.start) as usize;
+            let len = index(range.end - range.start);
             file.read_exact_at(&mut memory[start..start + len], range.start)?;
         }
         Ok(())

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use xfskit_workload::report::Table;
 
+use crate::array::number;
 use crate::contest::{Contest, Quantity};
 use crate::disk::{IN_FLIGHT, read_past_cache};
 use crate::frame::Result;
@@ -19,8 +20,13 @@ use crate::kernel::drop_caches;
 /// A contender: its name, and the words of its command. The first one is ours.
 pub type Contender = (String, Vec<String>);
 
-/// One run: seconds of wall clock, seconds of processor time, MiB of memory, MiB read from the disk.
-type Run = [f64; 4];
+/// One run.
+struct Run {
+    /// Seconds of wall clock, seconds of processor time, MiB of memory, MiB read from the disk.
+    figures: [f64; 4],
+    /// Bytes read from the disk.
+    read: u64,
+}
 
 /// The figures of a run: name, unit, digits.
 const MEASURED: [(&str, &str, u8); 4] = [
@@ -29,14 +35,14 @@ const MEASURED: [(&str, &str, u8); 4] = [
     ("peak memory", "MiB", 1),
     ("read from the disk", "MiB", 1),
 ];
-/// Places of figures in a run.
+/// Places of figures.
 const WALL: usize = 0;
 const FROM_DISK: usize = 3;
 
 /// Bytes of a MiB.
 const MIB: f64 = 1048576.0;
 /// Bytes that GNU time counts input in.
-const SECTOR: f64 = 512.0;
+const SECTOR: u64 = 512;
 
 /// Measures all contenders in turn, cold and then warm, and the disk alone that `file` is on.
 /// `before` is called before each run.
@@ -58,22 +64,20 @@ pub fn cold_and_warm(
             before()?;
             drop_caches()?;
             let measured = run(command)?;
-            add(&mut cold, n, measured);
+            add(&mut cold, n, measured.figures);
             if n == 0 {
-                let bytes = measured[FROM_DISK] * MIB;
-                let time = read_past_cache(file, bytes as u64)?;
-                cold[WALL].add_time(contenders.len(), time);
+                cold[WALL].add_time(contenders.len(), read_past_cache(file, measured.read)?);
             }
             before()?;
-            add(&mut warm, n, run(command)?);
+            add(&mut warm, n, run(command)?.figures);
         }
     }
     Ok(cold.iter().chain(&warm[..FROM_DISK]).map(Contest::table).collect())
 }
 
 /// Adds the figures of a run of contender number `of`.
-fn add(contests: &mut [Contest], of: usize, run: Run) {
-    contests.iter_mut().zip(run).for_each(|(contest, value)| contest.add(of, value));
+fn add(contests: &mut [Contest], of: usize, figures: [f64; 4]) {
+    contests.iter_mut().zip(figures).for_each(|(contest, value)| contest.add(of, value));
 }
 
 fn contests(cache: &str, contenders: &[Contender]) -> [Contest; 4] {
@@ -101,10 +105,12 @@ fn run(command: &[String]) -> Result<Run> {
     if !out.status.success() {
         return Err(format!("{} fails: {output}", command.join(" ")).into());
     }
-    let numbers = output.lines().last().unwrap_or("").split(' ').map(str::parse);
-    let numbers: Vec<f64> = numbers.collect::<Result<_, _>>()?;
-    let [user, system, kib, sectors] = numbers[..] else {
+    let words: Vec<&str> = output.lines().last().unwrap_or("").split(' ').collect();
+    let [user, system, kib, sectors] = words[..] else {
         return Err(format!("/usr/bin/time printed {output}").into());
     };
-    Ok([wall, user + system, kib / 1024.0, sectors * SECTOR / MIB])
+    let processor = user.parse::<f64>()? + system.parse::<f64>()?;
+    let read = sectors.parse::<u64>()? * SECTOR;
+    let figures = [wall, processor, kib.parse::<f64>()? / 1024.0, number(read) / MIB];
+    Ok(Run { figures, read })
 }

@@ -72,7 +72,7 @@ impl BlockDevice for TrapDevice {
         skip_hole, alternatives, read_alternative
     );
     // Each request passes the traps.
-    plain!(read_batch, write_batch, write_fua, write_zeroes, heal);
+    plain!(read_batch, lend, write_batch, write_fua, write_zeroes, heal);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.traps.pass(Trap::Read);
         self.base.read_at(offset, buf)
