@@ -46,8 +46,8 @@ pub fn read_past_cache(path: &Path, bytes: u64) -> io::Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// Returns where to read `bytes` of data, rounded up to [`ALIGN`], or all there is: a range for each
-/// request.
+/// Returns where to read `bytes` of data, rounded up to [`ALIGN`], or all there is: a range for
+/// each request.
 fn data(file: &File, bytes: u64) -> io::Result<Vec<Range<u64>>> {
     let mut left = bytes.next_multiple_of(ALIGN);
     let mut requests = Vec::new();

@@ -1,9 +1,9 @@
-//! Programs that do the same to a file: their wall clock, processor time, peak memory, and what they
-//! read from the disk.
+//! Programs that do the same to a file: their wall clock, processor time, peak memory, and what
+//! they read from the disk.
 //!
-//! Each contender is a process of its own, below GNU time. *Cold*: all caches are dropped before the
-//! turn. *Warm*: a second run directly after it. After its cold run the disk alone reads as many
-//! bytes of the same file as ours did: no program that reads them can be faster than that.
+//! Each contender is a process of its own, below GNU time. *Cold*: all caches are dropped before
+//! the turn. *Warm*: a second run directly after it. After its cold run the disk alone reads as
+//! many bytes of the same file as ours did: a bound of all programs that read them.
 
 use std::path::Path;
 use std::process::Command;

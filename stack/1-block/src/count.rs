@@ -91,7 +91,7 @@ impl BlockDevice for CountingDevice {
         size, logical_block_size, physical_block_size, topology, is_read_only, will_need, skip_hole,
         alternatives, heal
     );
-    // What is lent would not be counted.
+    // Lent bytes would not be counted.
     plain!(lend);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.count_read(buf.len());

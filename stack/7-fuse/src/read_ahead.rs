@@ -17,8 +17,8 @@ const MAX: u64 = 32 << 20;
 /// Requests in the background (read-ahead, writeback) that the kernel sends at once. Most of them
 /// wait for a thread.
 const BACKGROUND: u16 = 64;
-/// … where they are those of a stripe for each reader. The kernel stops reading ahead when there are
-/// three quarters of them.
+/// … where they are those of a stripe for each reader. The kernel stops reading ahead when there
+/// are three quarters of them.
 const BACKGROUND_STRIPED: u16 = 512;
 /// Threads that serve requests, for each processor: as many requests wait for disks at once.
 const THREADS: usize = 16;

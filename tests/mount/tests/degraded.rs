@@ -46,7 +46,7 @@ fn sequential_readers_of_a_degraded_array_read_its_members_once() {
             }
             Slot::new(Arc::clone(device), format!("m{role}"), Sectors(0), MEMBER)
         };
-        // The kernel asks for two stripes of each reader at once, which need not begin where one does.
+        // The kernel asks for two stripes of each reader at once, which may begin within one.
         let options = Options { stripe_cache: ByteLen(u64::from(FILES) * 3 * STRIPE), threads: 2 };
         let slots = devices.iter().enumerate().map(slot).collect();
         Arc::new(Array::open_with(geometry, slots, options).expect("an array"))

@@ -150,8 +150,8 @@ impl Served {
         code.ok_or_else(|| format!("the process of the mount: {status:?}: {}", tail(&said)))
     }
 
-    /// Runs `xfskit umount`, again while another program holds the mount: one that lists the sizes of
-    /// all mounts, as df(1) does, holds each for a moment.
+    /// Runs `xfskit umount`, again while another program holds the mount: one that lists the sizes
+    /// of all mounts, as df(1) does, holds each for a moment.
     fn umount(&self, log: &Log) -> Result<Finished, String> {
         let begun = Instant::now();
         loop {

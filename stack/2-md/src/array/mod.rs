@@ -7,8 +7,8 @@
 //! 1. A stripe whose chunks are all requested is read once, into the caller's buffer; only the
 //!    parity needs extra memory. The missing chunk is computed in slices that stay in the
 //!    processor's cache. Nothing is copied.
-//! 2. For a sequential reader with small requests, the rest of a stripe is read into the stripe cache
-//!    ([`stripe_cache`]), so that no byte of a member is read twice.
+//! 2. For a sequential reader with small requests, the rest of a stripe is read into the stripe
+//!    cache ([`stripe_cache`]), so that no byte of a member is read twice.
 //! 3. Little is shared. Stripes have a thousand locks, the requesting thread does the work, and all
 //!    members are asked at once.
 //!

@@ -194,8 +194,8 @@ impl StripeCache {
 
     /// Returns `len` bytes of `stripe` from `start` on, which do not leave the stripe. If they are
     /// not cached, has `fill` read the chunks from that of `start` to that before `fill_until`,
-    /// unless this is `None`. Returns `None` if the bytes are not cached and cannot be read into the
-    /// cache.
+    /// unless this is `None`. Returns `None` if the bytes are not cached and cannot be read into
+    /// the cache.
     pub fn get(
         &self,
         stripe: u64,

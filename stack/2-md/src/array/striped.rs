@@ -178,8 +178,8 @@ impl Array {
         self.read_full_stripes(whole)
     }
 
-    /// Returns the last data chunk of the stripe before byte `until` that its member cannot deliver,
-    /// if any.
+    /// Returns the last data chunk of the stripe before byte `until` that its member cannot
+    /// deliver, if any.
     fn last_missing_chunk(&self, stripe: u64, until: StripeByte) -> Option<usize> {
         if self.is_optimal.load(Ordering::Acquire) {
             return None;
@@ -215,7 +215,7 @@ impl Array {
     }
 
     /// Returns a range of a stripe from the stripe cache, for a reader that goes on until `until`,
-    /// at most. What is not cached is read, as far as the reader goes on, if that pays: for a
+    /// at most. The rest of the stripe is read, as far as the reader goes on, if that pays: for a
     /// request that covers most of the stripe, for a sequential reader that has not passed the
     /// missing chunk yet, and for a request that needs most of that chunk, because all others are
     /// read for it.

@@ -158,8 +158,8 @@ impl Footnotes {
     }
 }
 
-/// Returns the storage of all rows that were measured, if it is one and the same: a note says it then,
-/// instead of a column.
+/// Returns the storage of all rows that were measured, if it is one and the same: a note says it
+/// then, instead of a column.
 fn common_storage(table: &Table) -> Option<&String> {
     let mut measured = table.rows.iter().filter(|row| row.source == Source::Measured);
     let first = &measured.next()?.storage;
