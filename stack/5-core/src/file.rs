@@ -164,7 +164,7 @@ impl File<'_> {
 }
 
 /// Takes bytes that were read, in parts.
-type Take<'a> = &'a mut dyn FnMut(&[&[u8]]);
+pub(crate) type Take<'a> = &'a mut dyn FnMut(&[&[u8]]);
 
 impl FileExtents {
     /// Returns the size in bytes.

@@ -34,6 +34,7 @@ use xfskit_units::{ByteLen, ByteOffset, FilBlks, FileOff, Ino};
 
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
 use crate::error::{Error, Result};
+use crate::file::Take;
 use crate::open_files::{Content, Dirty, END_MAX, IoLock, Staged, State};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
@@ -250,9 +251,6 @@ fn is_last_of(open: &HashMap<Ino, Arc<Content>>, content: &Arc<Content>) -> bool
 }
 
 // ---- reading ---------------------------------------------------------------------------------
-
-/// Takes bytes that were read, in parts.
-type Take<'a> = &'a mut dyn FnMut(&[&[u8]]);
 
 impl Content {
     /// Returns the inode number.
