@@ -6,7 +6,7 @@
 //! the next node as damage ("hashvalue inconsistency, expected >"), even in trees that Linux made.
 
 /// Number of entries that the leaves of a window often have together.
-const ENTRIES: usize = 128;
+const ENTRIES: usize = 256;
 
 /// A position at which a block may end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub fn between_runs(
     let mut now = start;
     // The run that ends `cuts`: its hash, where it begins, and whether it is one cut.
     let mut run: Option<(u32, usize)> = None;
-    for (hash, len) in entries {
+    entries.into_iter().for_each(|(hash, len)| {
         let same = run.is_some_and(|(last, _)| last == hash);
         if !same {
             run = Some((hash, now.bytes));
@@ -56,7 +56,7 @@ pub fn between_runs(
             cuts.pop();
         }
         cuts.push(now);
-    }
+    });
     cuts
 }
 

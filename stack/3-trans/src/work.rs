@@ -34,7 +34,7 @@ impl Key {
         let (Self::Block(Daddr(number), _) | Self::Inode(Ino(number))) = self;
         // The product's high bits depend on all bits of the number.
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (index(mixed >> 62), 1 << (mixed >> 56 & 63))
+        (index(mixed >> 60), 1 << (mixed >> 54 & 63))
     }
 
     pub(crate) fn of_block(map: &BufMap) -> Self {
@@ -52,7 +52,7 @@ impl Key {
 /// A set of keys that may contain more than was added: most look-ups in a transaction are for items
 /// that it has not joined, and need not search all of those that it has.
 #[derive(Clone, Copy, Default)]
-struct KeyFilter([u64; 4]);
+struct KeyFilter([u64; 16]);
 
 impl KeyFilter {
     fn add(&mut self, key: Key) {

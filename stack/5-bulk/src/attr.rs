@@ -45,14 +45,14 @@ impl<'a> NewAttr<'a> {
     }
 
     /// Returns the attribute in the form of its leaf. A value of its own is at `valueblk`.
-    fn item(&self, geo: &Geometry, valueblk: DaBlock) -> Item<'_> {
+    fn attr(&self, geo: &Geometry, valueblk: DaBlock) -> Attr<'_> {
         let value = if self.is_remote(geo) {
             let valuelen = u32::try_from(self.value.len()).unwrap_or(u32::MAX);
             AttrValue::Remote { valueblk, valuelen }
         } else {
             AttrValue::Local(&self.value)
         };
-        Item::new(geo, Attr { flags: self.namespace.flags(), name: &self.name, value })
+        Attr { flags: self.namespace.flags(), name: &self.name, value }
     }
 
     /// Returns the number of blocks of its own that the value takes.
@@ -216,7 +216,8 @@ impl<'a> AttrBlocks<'a> {
         let mut hashed: Vec<(u32, usize, NewAttr<'a>)> = attrs
             .into_iter()
             .map(|attr| {
-                let item = attr.item(geo, DaBlock(0));
+                let placed = attr.attr(geo, DaBlock(0));
+                let item = Item::new(geo, &placed);
                 (item.hash, item.space(), attr)
             })
             .collect();
@@ -268,7 +269,9 @@ impl<'a> AttrBlocks<'a> {
         let mut block = vec![0; self.geo.blocksize()];
         leaf_edit::init(&mut block, self.geo, id);
         let attrs = &self.attrs[self.levels[0].children(index)];
-        let items = attrs.iter().map(|(attr, valueblk)| attr.item(self.geo, *valueblk));
+        let attrs: Vec<_> =
+            attrs.iter().map(|(attr, valueblk)| attr.attr(self.geo, *valueblk)).collect();
+        let items = attrs.iter().map(|attr| Item::new(self.geo, attr));
         let fits = leaf_edit::pack(&mut block, self.geo, items);
         debug_assert!(fits, "leaves are planned to fit");
         self.finish(block, 0, index)

@@ -38,6 +38,8 @@ pub(crate) struct AttrMap {
     blocks: Vec<Block>,
     /// Number of them with a reference to the block in memory.
     objects: usize,
+    /// Of these, the number that [`AttrMaps::objects`] counts.
+    counted: usize,
     /// The blocks that the running change holds.
     pub(crate) held: Vec<(DaBlock, Handle)>,
     /// The extent that the running change looked up last, as of its last change of the map.
@@ -87,7 +89,7 @@ impl AttrMap {
 #[derive(Debug)]
 pub(crate) struct AttrMaps {
     shards: [Shard; SHARDS],
-    /// Number of references to blocks that all forks keep.
+    /// Number of references to blocks that all forks keep, taken ones too.
     objects: AtomicUsize,
     objects_max: usize,
 }
@@ -117,10 +119,7 @@ impl AttrMaps {
 
     /// Takes what is known of the attribute fork of inode `ino`, whose ILOCK the caller holds.
     fn take(&self, ino: Ino) -> AttrMap {
-        let known = self.shard(ino).lock().get_mut(&ino).and_then(Option::take);
-        let known = known.unwrap_or_default();
-        self.objects.fetch_sub(known.objects, Ordering::Relaxed);
-        known
+        self.shard(ino).lock().get_mut(&ino).and_then(Option::take).unwrap_or_default()
     }
 
     /// Returns it to the cache. A fork of one block is not worth keeping.
@@ -134,15 +133,28 @@ impl AttrMaps {
         }
         if forks.len() >= FORKS_MAX && !forks.contains_key(&ino) {
             for map in forks.drain().filter_map(|(_, map)| map) {
-                self.objects.fetch_sub(map.objects, Ordering::Relaxed);
+                self.objects.fetch_sub(map.counted, Ordering::Relaxed);
             }
         }
-        let before = self.objects.fetch_add(known.objects, Ordering::Relaxed);
-        if before.saturating_add(known.objects) > self.objects_max {
-            self.objects.fetch_sub(known.objects, Ordering::Relaxed);
-            known.forget_objects();
-        }
+        self.count(&mut known);
         forks.insert(ino, Some(known));
+    }
+
+    /// Counts the references of a fork, if their number has changed. Forgets them if all forks
+    /// together have too many.
+    fn count(&self, known: &mut AttrMap) {
+        if let Some(more) = known.objects.checked_sub(known.counted).filter(|more| *more > 0) {
+            let before = self.objects.fetch_add(more, Ordering::Relaxed);
+            known.counted = known.objects;
+            if before.saturating_add(more) > self.objects_max {
+                known.forget_objects();
+            }
+        }
+        let fewer = known.counted - known.objects;
+        if fewer > 0 {
+            self.objects.fetch_sub(fewer, Ordering::Relaxed);
+            known.counted = known.objects;
+        }
     }
 }
 

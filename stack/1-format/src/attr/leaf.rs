@@ -359,10 +359,21 @@ impl<'a> Leaf<'a> {
         Some(Attr { flags, name, value: AttrValue::Local(rest.get(..valuelen)?) })
     }
 
-    /// Returns the bytes of `attr`, which begin at `nameidx`, as they are in the block, with those
-    /// that align the next one; `None` if they do not fit into the block.
-    pub(super) fn stored(&self, nameidx: U16, attr: &Attr<'_>) -> Option<&'a [u8]> {
-        bytes::slice(self.block, usize::from(nameidx.get()), attr.size())
+    /// Returns the bytes of the attribute of `entry` as they are in the block, with those that
+    /// align the next one, and their [length](Attr::size). A remote attribute at the end of the
+    /// block may have fewer bytes. Returns `None` if it does not fit into the block.
+    pub(super) fn stored(&self, entry: &LeafEntry) -> Option<(&'a [u8], usize)> {
+        let rest = self.block.get(usize::from(entry.nameidx.get())..)?;
+        let (len, extra) = if entry.flags & LOCAL == 0 {
+            (REMOTE_HEAD.saturating_add((*rest.get(8)?).into()), REMOTE_EXTRA)
+        } else {
+            let namelen = usize::from(*rest.get(2)?);
+            let valuelen = usize::from(bytes::be16(rest, 0)?);
+            (LOCAL_HEAD.saturating_add(namelen).saturating_add(valuelen), 0)
+        };
+        let size = bytes::round_up(len.saturating_add(extra), ALIGN);
+        let stored = rest.get(..size).or_else(|| rest.get(len..).map(|_| rest))?;
+        Some((stored, size))
     }
 
     /// Returns the attributes, incomplete ones too, in hash order.
@@ -373,8 +384,17 @@ impl<'a> Leaf<'a> {
 
     /// Returns the attributes that carry `hash`.
     pub fn run(&self, hash: u32) -> impl Iterator<Item = Attr<'a>> + use<'a> {
+        self.run_from(self.first_of(hash), hash)
+    }
+
+    /// Returns the index of the first entry that carries `hash` or a greater one.
+    pub fn first_of(&self, hash: u32) -> usize {
+        self.entries.partition_point(|e| e.hashval.get() < hash)
+    }
+
+    /// Returns the attributes that carry `hash`; the first of them is entry `start`.
+    pub fn run_from(&self, start: usize, hash: u32) -> impl Iterator<Item = Attr<'a>> + use<'a> {
         let leaf = *self;
-        let start = self.entries.partition_point(|e| e.hashval.get() < hash);
         let rest = self.entries.get(start..).unwrap_or(&[]);
         rest.iter()
             .take_while(move |e| e.hashval.get() == hash)

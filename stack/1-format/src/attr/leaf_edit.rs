@@ -26,30 +26,62 @@ const ENTRY: usize = size_of::<LeafEntry>();
 pub struct Item<'a> {
     /// [`Attr::hash`].
     pub hash: u32,
-    /// The attribute. Its flags contain [`LOCAL`] if its value is stored in the leaf.
-    pub attr: Attr<'a>,
-    /// Its bytes, if it was taken out of a leaf: they are copied as they are.
-    stored: Option<&'a [u8]>,
+    /// Those of its entry.
+    flags: u8,
+    /// [`Attr::size`].
+    pub size: usize,
+    content: Content<'a>,
+}
+
+/// Name and value of an [`Item`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content<'a> {
+    New(&'a Attr<'a>),
+    /// The bytes that the attribute had in its leaf: they are copied as they are.
+    Stored(&'a [u8]),
 }
 
 impl<'a> Item<'a> {
     /// Makes the item of `attr` on the volume `geo`.
-    pub fn new(geo: &Geometry, attr: Attr<'a>) -> Self {
-        Self { hash: attr.hash(geo), attr, stored: None }
+    pub fn new(geo: &Geometry, attr: &'a Attr<'a>) -> Self {
+        let flags = match attr.value {
+            AttrValue::Local(_) => attr.flags | LOCAL,
+            AttrValue::Remote { .. } => attr.flags & !LOCAL,
+        };
+        Self { hash: attr.hash(geo), flags, size: attr.size(), content: Content::New(attr) }
     }
 
     /// Returns the part of [`room`] that it takes, in bytes.
     pub fn space(&self) -> usize {
-        self.attr.size().saturating_add(ENTRY)
+        self.size.saturating_add(ENTRY)
+    }
+
+    /// Makes its entry, if name and value lie at `nameidx`.
+    fn entry(&self, nameidx: usize) -> LeafEntry {
+        let nameidx = U16::new(u16::try_from(nameidx).unwrap_or(0));
+        LeafEntry { hashval: self.hash.into(), nameidx, flags: self.flags, pad2: 0 }
+    }
+
+    /// Writes name and value over `place`, which is as long as they are.
+    fn write(&self, place: &mut [u8]) {
+        match self.content {
+            Content::New(attr) => write(place, attr),
+            Content::Stored(stored) => {
+                let (bytes, padding) = place.split_at_mut(stored.len().min(place.len()));
+                bytes.copy_from_slice(stored);
+                padding.fill(0);
+            }
+        }
     }
 }
 
 /// Returns the attributes of `leaf`, in hash order.
 pub fn items<'a>(leaf: &Leaf<'a>) -> impl Iterator<Item = Item<'a>> + Clone + use<'a> {
     let leaf = *leaf;
-    leaf.entries.iter().filter_map(move |e| {
-        let attr = leaf.attr(e)?;
-        Some(Item { hash: e.hashval.get(), attr, stored: leaf.stored(e.nameidx, &attr) })
+    leaf.entries.iter().filter_map(move |entry| {
+        let (stored, size) = leaf.stored(entry)?;
+        let (hash, content) = (entry.hashval.get(), Content::Stored(stored));
+        Some(Item { hash, flags: entry.flags, size, content })
     })
 }
 
@@ -129,16 +161,6 @@ fn write(place: &mut [u8], attr: &Attr<'_>) {
     padding.fill(0);
 }
 
-/// Makes the entry of `attr`, whose name lies at `nameidx`.
-fn entry(attr: &Attr<'_>, hash: u32, nameidx: usize) -> LeafEntry {
-    let flags = match attr.value {
-        AttrValue::Local(_) => attr.flags | LOCAL,
-        AttrValue::Remote { .. } => attr.flags & !LOCAL,
-    };
-    let nameidx = U16::new(u16::try_from(nameidx).unwrap_or(0));
-    LeafEntry { hashval: hash.into(), nameidx, flags, pad2: 0 }
-}
-
 /// Fills the leaf in `image` with exactly `items`, which come in hash order. Returns false and
 /// changes nothing if they do not fit.
 pub fn pack<'a>(
@@ -148,7 +170,7 @@ pub fn pack<'a>(
 ) -> bool {
     let (items, end) = (items.into_iter(), geo.blocksize());
     let (count, usedbytes) = items.clone().fold((0usize, 0usize), |(count, bytes), item| {
-        (count.saturating_add(1), bytes.saturating_add(item.attr.size()))
+        (count.saturating_add(1), bytes.saturating_add(item.size))
     });
     let table = table_end(count);
     let Some(firstused) = end.checked_sub(usedbytes).filter(|first| *first >= table) else {
@@ -161,13 +183,9 @@ pub fn pack<'a>(
     area.zero(size_of::<Hdr>()..at(table_end(0)));
     let mut first = end;
     for (index, item) in items.enumerate() {
-        let nameidx = first.saturating_sub(item.attr.size());
-        let place = area.edit(at(nameidx)..at(first));
-        match item.stored {
-            Some(stored) => place.copy_from_slice(stored),
-            None => write(place, &item.attr),
-        }
-        area.put(at(table_end(index)), &entry(&item.attr, item.hash, nameidx));
+        let nameidx = first.saturating_sub(item.size);
+        item.write(area.edit(at(nameidx)..at(first)));
+        area.put(at(table_end(index)), &item.entry(nameidx));
         first = nameidx;
     }
     area.zero(at(table)..at(firstused));
@@ -178,7 +196,7 @@ pub fn pack<'a>(
 /// and changes nothing if it does not fit.
 pub fn insert(image: &mut impl Image, geo: &Geometry, item: Item<'_>) -> bool {
     let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return false };
-    let (count, size) = (leaf.entries.len(), item.attr.size());
+    let (count, size) = (leaf.entries.len(), item.size);
     let index = leaf.entries.partition_point(|e| e.hashval.get() <= item.hash);
     let nameidx = (leaf.firstused & !(ALIGN - 1)).saturating_sub(size);
     let new_count = count.saturating_add(1);
@@ -188,10 +206,10 @@ pub fn insert(image: &mut impl Image, geo: &Geometry, item: Item<'_>) -> bool {
     }
     let usedbytes = usize::from(leaf.usedbytes).saturating_add(size);
     let head = head(new_count, usedbytes, nameidx, leaf.holes);
-    write(image.edit(nameidx..nameidx.saturating_add(size)), &item.attr);
+    item.write(image.edit(nameidx..nameidx.saturating_add(size)));
     let mut table = image.edit(table_end(index)..table_end(new_count));
     table.copy_within(..table.len().saturating_sub(ENTRY), ENTRY);
-    table.put(0, &entry(&item.attr, item.hash, nameidx));
+    table.put(0, &item.entry(nameidx));
     image.put(V5.da_count, &head);
     true
 }
@@ -225,22 +243,22 @@ pub fn remove(image: &mut impl Image, geo: &Geometry, index: usize) {
     image.put(V5.da_count, &head);
 }
 
-/// Replaces entry `index` of the verified leaf in `image` by `attr`, which has the same hash.
+/// Replaces entry `index` of the verified leaf in `image` by `item`, which has the same hash.
 /// Returns false and changes nothing if it is longer or shorter.
-pub fn replace(image: &mut impl Image, geo: &Geometry, index: usize, attr: &Attr<'_>) -> bool {
+pub fn replace(image: &mut impl Image, geo: &Geometry, index: usize, item: Item<'_>) -> bool {
     let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return false };
     let Some(old) = leaf.entries.get(index) else { return false };
-    let size = attr.size();
-    if leaf.attr(old).is_none_or(|old| old.size() != size) {
+    if leaf.attr(old).is_none_or(|old| old.size() != item.size) {
         return false;
     }
     let nameidx = usize::from(old.nameidx.get());
-    let new = entry(attr, old.hashval.get(), nameidx);
+    let end = nameidx.saturating_add(item.size);
+    let new = item.entry(nameidx);
     let changed = new != *old;
-    if nameidx.saturating_add(size) > geo.blocksize() {
+    if end > geo.blocksize() {
         return false;
     }
-    write(image.edit(nameidx..nameidx.saturating_add(size)), attr);
+    item.write(image.edit(nameidx..end));
     if changed {
         image.put(table_end(index), &new);
     }

@@ -32,7 +32,8 @@ impl Level for AttrLeaves {
     }
     fn items<'a>(block: &'a [u8], geo: &Geometry) -> Vec<Item<'a>> {
         let Some(leaf) = Leaf::parse(block, geo) else { return Vec::new() };
-        let mut items = Vec::with_capacity(leaf.entries.len());
+        // With space for a new one.
+        let mut items = Vec::with_capacity(leaf.entries.len() + 1);
         items.extend(leaf_edit::items(&leaf));
         items
     }

@@ -68,8 +68,8 @@ fn search(tree: &mut Tree<'_, TxBlocks<'_, '_>>, key: Key<'_>) -> Result<Search>
         let bytes = tree.blocks.bytes(path.leaf())?;
         load_entries(bytes);
         let Some(leaf) = Leaf::parse(bytes, geo) else { break };
-        let start = leaf.entries.partition_point(|e| e.hashval.get() < hash);
-        for (ahead, attr) in leaf.run(hash).enumerate() {
+        let start = leaf.first_of(hash);
+        for (ahead, attr) in leaf.run_from(start, hash).enumerate() {
             let (local, remote) = match attr.value {
                 AttrValue::Local(value) => (Some(value), None),
                 AttrValue::Remote { valueblk, valuelen } => (None, Some((valueblk, valuelen))),
@@ -94,12 +94,12 @@ fn search(tree: &mut Tree<'_, TxBlocks<'_, '_>>, key: Key<'_>) -> Result<Search>
 fn replace(tree: &mut Tree<'_, TxBlocks<'_, '_>>, old: &Found, item: Item<'_>) -> Result<()> {
     let geo = tree.geo();
     let leaf = old.path.leaf();
-    if leaf_edit::replace(&mut tree.blocks.image(leaf)?, geo, old.index, &item.attr) {
+    if leaf_edit::replace(&mut tree.blocks.image(leaf)?, geo, old.index, item) {
         return Ok(());
     }
     leaf_edit::remove(&mut tree.blocks.image(leaf)?, geo, old.index);
     tree.insert::<AttrLeaves>(old.path.clone(), item)?;
-    if item.attr.size() < old.size {
+    if item.size < old.size {
         let path = tree.find(item.hash)?;
         return tree.removed::<AttrLeaves>(path);
     }
@@ -150,7 +150,8 @@ impl Tx<'_> {
         } else {
             AttrValue::Local(value)
         };
-        let item = Item::new(geo, Attr { flags, name: key.name, value: place });
+        let attr = Attr { flags, name: key.name, value: place };
+        let item = Item::new(geo, &attr);
         let mut blocks = TxBlocks::new(self, inode);
         let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
         match old {

@@ -57,13 +57,20 @@ pub(crate) struct Neighbours<'s> {
     pub(crate) whole_runs: bool,
 }
 
+/// The entries of a window's blocks.
+pub(crate) trait Entries {
+    /// Reads the entries of block number `block` of the window, if they are not known yet.
+    fn read(&mut self, block: usize) -> Result<()>;
+
+    /// Returns hash and length of each entry of `blocks`, which have been read.
+    fn of(&self, blocks: Range<usize>) -> impl Iterator<Item = (u32, usize)>;
+}
+
 /// A search for a plan. Most plans are ruled out by the bytes that the blocks use: the entries are
 /// read only of blocks for which one may work out.
-struct Rebalance<'s, F> {
+struct Rebalance<'s, E> {
     window: Neighbours<'s>,
-    /// Hash and length of each entry, of the blocks that were read.
-    entries: [Option<Vec<(u32, usize)>>; WINDOW],
-    read: F,
+    entries: &'s mut E,
 }
 
 /// Minimum and maximum number of bytes of each block in a distribution.
@@ -73,18 +80,14 @@ struct Limits {
     most: usize,
 }
 
-impl<'s, F: FnMut(usize) -> Result<Vec<(u32, usize)>>> Rebalance<'s, F> {
-    fn new(window: Neighbours<'s>, read: F) -> Self {
-        Self { window, entries: Default::default(), read }
-    }
-
+impl<E: Entries> Rebalance<'_, E> {
     /// Returns the number of blocks.
     fn len(&self) -> usize {
         self.window.used.len()
     }
 
     /// Returns the ranges of `len` blocks with the changed one among them.
-    fn ranges(&self, len: usize) -> impl Iterator<Item = Range<usize>> + use<F> {
+    fn ranges(&self, len: usize) -> impl Iterator<Item = Range<usize>> + use<E> {
         let first = (self.window.own + 1).saturating_sub(len);
         let last = self.window.own.min(self.len().saturating_sub(len));
         let any = len <= self.len();
@@ -93,12 +96,8 @@ impl<'s, F: FnMut(usize) -> Result<Vec<(u32, usize)>>> Rebalance<'s, F> {
 
     /// Returns the possible cuts of `blocks`.
     fn cuts(&mut self, blocks: &Range<usize>) -> Result<Vec<Cut>> {
-        for block in blocks.clone() {
-            if self.entries[block].is_none() {
-                self.entries[block] = Some((self.read)(block)?);
-            }
-        }
-        let entries = self.entries[blocks.clone()].iter().flatten().flatten().copied();
+        blocks.clone().try_for_each(|block| self.entries.read(block))?;
+        let entries = self.entries.of(blocks.clone());
         Ok(if self.window.whole_runs {
             da_cuts::between_runs(entries, Cut::default(), self.window.capacity)
         } else {
@@ -163,8 +162,8 @@ impl<'s, F: FnMut(usize) -> Result<Vec<(u32, usize)>>> Rebalance<'s, F> {
         let (all, capacity) = (self.len(), self.window.capacity);
         let lowest = self.window.used.iter().copied().min().unwrap_or(0);
         let least = self.two_thirds().min(lowest);
-        // Many names are often added together: redistributed blocks soon overflow again.
-        let spare = if self.window.whole_runs { capacity / 16 } else { capacity / 8 };
+        // Many names are often added together: fuller blocks would soon overflow again.
+        let spare = capacity / 8;
         let full = Limits { least: if all < 3 { 1 } else { self.two_thirds() }, most: capacity };
         let any = Limits { least: 1, most: capacity };
         let more = |from| from + 1;
@@ -187,8 +186,8 @@ impl<'s, F: FnMut(usize) -> Result<Vec<(u32, usize)>>> Rebalance<'s, F> {
     fn shrink(&mut self) -> Result<Option<Plan>> {
         let (all, capacity) = (self.len(), self.window.capacity);
         let full = Limits { least: self.two_thirds(), most: capacity };
-        // Many names are often removed together: all neighbours come near two thirds at once.
-        let lasting = Limits { least: full.least + capacity / 24, most: capacity };
+        // Many names are often removed together: emptier blocks would soon be rebalanced again.
+        let lasting = Limits { least: capacity - capacity / 4, most: capacity };
         if let Some(plan) = self.shift(lasting)? {
             return Ok(Some(plan));
         }
@@ -208,14 +207,11 @@ fn plan(blocks: Range<usize>, cuts: &[Cut]) -> Plan {
     Plan { blocks, ends: cuts.iter().map(|cut| cut.entries).collect() }
 }
 
-/// Plans a distribution with space for the entry that made a block overflow: `window` and `read`
-/// include it already. `read` returns hash and length of each entry of a block.
-pub(crate) fn to_grow(
-    window: Neighbours<'_>,
-    read: impl FnMut(usize) -> Result<Vec<(u32, usize)>>,
-) -> Result<Plan> {
+/// Plans a distribution with space for the entry that made a block overflow: `window` and `entries`
+/// include it already.
+pub(crate) fn to_grow(window: Neighbours<'_>, entries: &mut impl Entries) -> Result<Plan> {
     let own = window.own;
-    let mut rebalance = Rebalance::new(window, read);
+    let mut rebalance = Rebalance { window, entries };
     if let Some(plan) = rebalance.grow()? {
         return Ok(plan);
     }
@@ -228,13 +224,13 @@ pub(crate) fn to_grow(
 }
 
 /// Plans a distribution for a window whose changed block is not [full enough](is_full_enough);
-/// returns `None` if it stays as it is. `read` returns hash and length of each entry of a block.
+/// returns `None` if it stays as it is.
 pub(crate) fn to_shrink(
     window: Neighbours<'_>,
-    read: impl FnMut(usize) -> Result<Vec<(u32, usize)>>,
+    entries: &mut impl Entries,
 ) -> Result<Option<Plan>> {
     let (all, capacity, used) = (window.used.len(), window.capacity, window.used[window.own]);
-    let mut rebalance = Rebalance::new(window, read);
+    let mut rebalance = Rebalance { window, entries };
     let any = Limits { least: 1, most: capacity };
     let plan = if all == WINDOW {
         rebalance.shrink()?

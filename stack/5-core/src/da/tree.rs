@@ -312,18 +312,11 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         let mut window = self.window::<L>(path, depth)?;
         window.used[window.own] += items.iter().map(|item| L::len(*item)).sum::<usize>();
         let copies = Copies::default();
-        let mut all: [Vec<L::Item<'_>>; plan::WINDOW] = Default::default();
-        let plan = plan::to_grow(window.neighbours::<L>(geo, fork), |number| {
-            let mut own = self.items_of::<L>(window.blocks[number], &copies, number)?;
-            if number == window.own {
-                let new = items.iter().map(|item| L::shorten(*item));
-                let hash = items.first().map_or(0, |item| L::hash(*item));
-                let at = at.unwrap_or_else(|| own.partition_point(|old| L::hash(*old) <= hash));
-                own.splice(at..at, new);
-            }
-            Ok(keep::<L>(&mut all, number, own))
-        })?;
-        self.apply_plan::<L>(path, depth, &window, &plan, &all)
+        let new = New { at, items };
+        let mut all = WindowItems::<L, B>::new(self, &window, &copies, Some(new));
+        let plan = plan::to_grow(window.neighbours::<L>(geo, fork), &mut all)?;
+        let items = all.into_items(&plan.blocks);
+        self.apply_plan::<L>(path, depth, &window, &plan, &items)
     }
 
     /// Rebalances after an entry was removed from the block at `depth` of `path`.
@@ -346,15 +339,11 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
             return self.pull_up();
         }
         let copies = Copies::default();
-        let mut all: [Vec<L::Item<'_>>; plan::WINDOW] = Default::default();
-        let plan = plan::to_shrink(window.neighbours::<L>(geo, fork), |number| {
-            let own = self.items_of::<L>(window.blocks[number], &copies, number)?;
-            Ok(keep::<L>(&mut all, number, own))
-        })?;
-        match plan {
-            Some(plan) => self.apply_plan::<L>(path, depth, &window, &plan, &all),
-            None => self.update_hashes::<L>(path, depth),
-        }
+        let mut all = WindowItems::<L, B>::new(self, &window, &copies, None);
+        let plan = plan::to_shrink(window.neighbours::<L>(geo, fork), &mut all)?;
+        let Some(plan) = plan else { return self.update_hashes::<L>(path, depth) };
+        let items = all.into_items(&plan.blocks);
+        self.apply_plan::<L>(path, depth, &window, &plan, &items)
     }
 
     /// Propagates the last hash of the block at `depth` of `path` upwards, until a parent has it
@@ -404,35 +393,22 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         Ok(Window { start, own: parent.index - start, blocks, used })
     }
 
-    /// Returns the entries of block `dablk`, number `number` of a window, in a copy of it: the
-    /// block itself is changed while they are redistributed.
-    fn items_of<'c, L: Level>(
-        &mut self,
-        dablk: DaBlock,
-        copies: &'c Copies,
-        number: usize,
-    ) -> Result<Vec<L::Item<'c>>> {
-        let bytes = self.blocks.bytes(dablk)?;
-        Ok(L::items(copies[number].get_or_init(|| bytes.to_vec()), self.geo))
-    }
-
-    /// Redistributes entries of `window` according to `plan`. `all` has the entries of each block.
+    /// Redistributes `items`, the entries of the plan's blocks, according to `plan`.
     fn apply_plan<L: Level>(
         &mut self,
         path: &mut Path,
         depth: usize,
         window: &Window,
         plan: &Plan,
-        all: &[Vec<L::Item<'_>>; plan::WINDOW],
+        items: &[L::Item<'_>],
     ) -> Result<()> {
         let (geo, fork) = (self.geo, self.fork);
         let old = &window.blocks[plan.blocks.clone()];
         let level = level_of(self.blocks.bytes(old[0])?, geo);
-        let all = all[plan.blocks.clone()].concat();
         let mut start = 0;
         let mut children = Vec::with_capacity(plan.ends.len());
         for (number, &end) in plan.ends.iter().enumerate() {
-            let items = &all[start..end];
+            let items = &items[start..end];
             let dablk = match old.get(number) {
                 Some(dablk) => *dablk,
                 None => self.new_neighbour::<L>(children.last(), level)?,
@@ -587,15 +563,59 @@ impl Window {
 /// Copies of the blocks of a window, as far as their entries were needed.
 type Copies = [OnceCell<Vec<u8>>; plan::WINDOW];
 
-/// Keeps the entries of block `number`. Returns hash and length of each.
-fn keep<'c, L: Level>(
-    all: &mut [Vec<L::Item<'c>>; plan::WINDOW],
-    number: usize,
-    items: Vec<L::Item<'c>>,
-) -> Vec<(u32, usize)> {
-    let lens = items.iter().map(|item| (L::hash(*item), L::len(*item))).collect();
-    all[number] = items;
-    lens
+/// Entries to be inserted into the changed block of a window: behind `at` entries of a node, by
+/// their hash in a leaf.
+struct New<'n, I> {
+    at: Option<usize>,
+    items: &'n [I],
+}
+
+/// The entries of a window's blocks, in copies of these: the blocks themselves are changed while
+/// the entries are redistributed.
+struct WindowItems<'w, 'c, 't, 'n, L: Level, B> {
+    tree: &'w mut Tree<'t, B>,
+    window: &'w Window,
+    copies: &'c Copies,
+    new: Option<New<'w, L::Item<'n>>>,
+    items: [Vec<L::Item<'c>>; plan::WINDOW],
+}
+
+impl<'w, 'c, 't, 'n: 'c, L: Level, B: DaBlocks> WindowItems<'w, 'c, 't, 'n, L, B> {
+    fn new(
+        tree: &'w mut Tree<'t, B>,
+        window: &'w Window,
+        copies: &'c Copies,
+        new: Option<New<'w, L::Item<'n>>>,
+    ) -> Self {
+        Self { tree, window, copies, new, items: Default::default() }
+    }
+
+    /// Returns the entries of `blocks`.
+    fn into_items(self, blocks: &Range<usize>) -> Vec<L::Item<'c>> {
+        self.items[blocks.clone()].concat()
+    }
+}
+
+impl<'c, 'n: 'c, L: Level, B: DaBlocks> plan::Entries for WindowItems<'_, 'c, '_, 'n, L, B> {
+    fn read(&mut self, block: usize) -> Result<()> {
+        if self.copies[block].get().is_some() {
+            return Ok(());
+        }
+        let bytes = self.tree.blocks.bytes(self.window.blocks[block])?;
+        let copy = self.copies[block].get_or_init(|| bytes.to_vec());
+        let own = &mut self.items[block];
+        *own = L::items(copy, self.tree.geo);
+        if let Some(New { at, items }) = self.new.take_if(|_| block == self.window.own) {
+            let hash = items.first().map_or(0, |item| L::hash(*item));
+            let at = at.unwrap_or_else(|| own.partition_point(|old| L::hash(*old) <= hash));
+            own.splice(at..at, items.iter().map(|item| L::shorten(*item)));
+        }
+        Ok(())
+    }
+
+    fn of(&self, blocks: Range<usize>) -> impl Iterator<Item = (u32, usize)> {
+        self.items[blocks].iter().flatten().map(|item| (L::hash(*item), L::len(*item)))
+    }
 }
 
 /// Returns the node in `bytes`; `None` for a leaf.

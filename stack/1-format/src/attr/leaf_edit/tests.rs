@@ -49,7 +49,7 @@ fn a_leaf_holds_what_a_map_holds() {
             let at = leaf.attrs().position(|a| a.name == name);
             match at {
                 Some(at) if random.one_in(3) => {
-                    if replace(&mut block, &geo, at, &local(&name, &value)) {
+                    if replace(&mut block, &geo, at, Item::new(&geo, &local(&name, &value))) {
                         model.insert((hash, name), value);
                     }
                 }
@@ -58,7 +58,8 @@ fn a_leaf_holds_what_a_map_holds() {
                     model.remove(&(hash, name));
                 }
                 None => {
-                    let item = Item::new(&geo, local(&name, &value));
+                    let attr = local(&name, &value);
+                    let item = Item::new(&geo, &attr);
                     let fits = used(&leaf) + item.space() <= room(&geo);
                     assert_eq!(insert(&mut block, &geo, item), fits);
                     if fits {
@@ -88,14 +89,15 @@ fn remote_and_local_values_replace_each_other() {
     init(&mut block, &geo, ID);
     let place = AttrValue::Remote { valueblk: DaBlock(9), valuelen: 5000 };
     let remote = Attr { flags: LOCAL, name: b"big", value: place };
-    assert!(insert(&mut block, &geo, Item::new(&geo, remote)));
+    assert!(insert(&mut block, &geo, Item::new(&geo, &remote)));
     let found = verify_block(&block, &geo).attrs().next().unwrap();
     assert_eq!((found.flags, found.value), (0, place));
     let short = Attr { flags: 0, name: b"big", value: AttrValue::Local(b"8 bytes!") };
-    assert!(replace(&mut block, &geo, 0, &short), "both take 16 bytes");
+    assert!(replace(&mut block, &geo, 0, Item::new(&geo, &short)), "both take 16 bytes");
     let found = verify_block(&block, &geo).attrs().next().unwrap();
     assert_eq!((found.flags, found.value), (LOCAL, AttrValue::Local(b"8 bytes!")));
-    assert!(!replace(&mut block, &geo, 0, &Attr { value: AttrValue::Local(b""), ..short }));
+    let empty = Attr { value: AttrValue::Local(b""), ..short };
+    assert!(!replace(&mut block, &geo, 0, Item::new(&geo, &empty)));
 }
 
 #[test]
@@ -113,7 +115,7 @@ fn a_leaf_of_linux_with_holes_is_packed_when_needed() {
     let before: Vec<_> = Leaf::parse(&golden, &geo).unwrap().attrs().collect();
     remove(&mut block, &geo, 5);
     let mut more = 0u8;
-    while insert(&mut block, &geo, Item::new(&geo, local(&[b'x', more + 1], b"value"))) {
+    while insert(&mut block, &geo, Item::new(&geo, &local(&[b'x', more + 1], b"value"))) {
         more += 1;
     }
     let leaf = verify_block(&block, &geo);

@@ -60,7 +60,7 @@ impl Fixture {
         let attr = Attr { flags, name, value: AttrValue::Local(value) };
         self.model.insert(key(&attr), value.to_vec());
         self.change(|geo, tree| {
-            let item = Item::new(geo, attr);
+            let item = Item::new(geo, &attr);
             let path = tree.find(item.hash).unwrap();
             tree.insert::<AttrLeaves>(path, item).unwrap();
         });
