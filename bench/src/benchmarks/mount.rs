@@ -28,6 +28,7 @@ use xfskit_bench::mount::names::Names;
 use xfskit_bench::mount::side::Side;
 use xfskit_bench::mount::stream::Stream;
 use xfskit_bench::mount::{Bench, raise_descriptors, workload};
+use xfskit_units::ByteLen;
 use xfskit_workload::report::{Cell, Section, Table};
 
 pub(super) const TITLE: &str = "Mounted filesystems";
@@ -75,6 +76,9 @@ struct Args {
     /// Speed of a simulated member in MB/s
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = some(1))]
     speed: u64,
+    /// Memory for stripes of the array of `degraded` in MiB [default: that of a mount]
+    #[arg(long, value_name = "MIB", value_parser = some(0))]
+    stripe_cache: Option<u64>,
     /// Options of our mount, as for `xfskit mount -o`
     #[arg(long, value_name = "OPTION,…")]
     options: Option<String>,
@@ -108,7 +112,10 @@ const WORKLOADS: [Workload; 5] = [
     }),
     ("degraded", |args, bench| {
         let (readers, speed) = (args.readers, args.speed * 1_000_000);
-        Degraded { readers, speed, stripes: args.stripes, time: args.seconds }.measure(bench)
+        let of_a_mount = xfskit_md::array::Options::default().stripe_cache;
+        let stripe_cache = args.stripe_cache.map_or(of_a_mount, |mib| ByteLen(mib << 20));
+        let (stripes, time) = (args.stripes, args.seconds);
+        Degraded { readers, speed, stripes, stripe_cache, time }.measure(bench)
     }),
 ];
 

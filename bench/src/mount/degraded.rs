@@ -21,7 +21,7 @@ use xfskit::{Mount, VolumeOptions};
 use xfskit_block::BlockDevice;
 use xfskit_md::Slot;
 use xfskit_md::array::{Array, Options};
-use xfskit_units::Sectors;
+use xfskit_units::{ByteLen, Sectors};
 use xfskit_workload::measure::Samples;
 use xfskit_workload::measure::usage::{Stopwatch, Usage};
 use xfskit_workload::report::Section;
@@ -54,6 +54,8 @@ pub struct Degraded {
     pub speed: u64,
     /// Stripes of each reader's file. Where it begins and ends, it shares one with its neighbours.
     pub stripes: u64,
+    /// Memory for stripes of the degraded array.
+    pub stripe_cache: ByteLen,
     /// Time of each point.
     pub time: Duration,
 }
@@ -163,13 +165,14 @@ impl Degraded {
         let (speed, size) = (self.speed / 1_000_000, (self.stripes * STRIPE) >> 20);
         format!(
             "A RAID6 of {MEMBERS} members with {speed} MB/s each, {} MB/s together, chunks of {} KiB. {} readers each read a file of \
-             {size} MiB in calls of 1 MiB, for {} seconds; then it is dropped from the cache. This process mounts the volume and \
+             {size} MiB in calls of 1 MiB, for {} seconds; then it is dropped from the cache. {} MiB of memory for stripes. This process mounts the volume and \
              reads. A fraction is that of the healthy throughput times the part of the members that is left. Bytes read are those \
              of members, for each byte delivered.",
             speed * u64::from(MEMBERS),
             CHUNK >> 10,
             self.readers,
             self.time.as_secs_f64(),
+            self.stripe_cache.0 >> 20,
         )
     }
 
@@ -196,7 +199,8 @@ impl Degraded {
     fn run(&self, bench: &Bench, members: &Members, side: Side, missing: usize) -> Result<Outcome> {
         let gone = |role| GONE[..missing].contains(&role);
         let slot = |role, slot| if gone(role) { Slot::missing() } else { slot };
-        let array = Arc::new(members.array(Some(self.speed), Options::default(), slot));
+        let options = Options { stripe_cache: self.stripe_cache, ..Options::default() };
+        let array = Arc::new(members.array(Some(self.speed), options, slot));
         let volume = VolumeOptions::new().open_device(Arc::clone(&array) as _, None)?;
         let dir = bench.mount_point();
         fs::create_dir_all(&dir)?;

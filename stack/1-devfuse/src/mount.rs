@@ -47,7 +47,8 @@ const FLAGS: &[(MountFlags, &str, &str)] = &[
 /// Mounts on the directory `dir`, an absolute path, and returns the channel of the requests.
 ///
 /// # Errors
-/// The device or fusermount3 is missing, or the system refuses.
+/// The device or fusermount3 is missing, or the system refuses. Without root's rights,
+/// [`PermissionDenied`](io::ErrorKind::PermissionDenied) for flags that fusermount3 would change.
 pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<Channel> {
     let channel = Channel::open()?;
     match mount_directly(&channel, dir, options) {
@@ -76,7 +77,20 @@ fn mount_directly(channel: &Channel, dir: &Path, options: &MountOptions) -> Resu
     rustix::mount::mount(&*options.fsname, dir, &*kind, options.flags, Some(&*data))
 }
 
+/// Fails for flags that only root may leave out: fusermount3 would set them without a word.
+fn refuse_flags_of_root(flags: MountFlags) -> io::Result<()> {
+    let of_root = [MountFlags::NODEV, MountFlags::NOSUID].map(|flag| !flags.contains(flag));
+    let names = match of_root {
+        [false, false] => return Ok(()),
+        [true, false] => "option dev is",
+        [false, true] => "option suid is",
+        [true, true] => "options dev and suid are",
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("mount {names} for root only")))
+}
+
 fn mount_by_helper(dir: &Path, options: &MountOptions) -> io::Result<Channel> {
+    refuse_flags_of_root(options.flags)?;
     let (ours, theirs) = UnixStream::pair()?;
     let child = Command::new(HELPER)
         .args([OsStr::new("-o"), OsStr::new(&words(options)), OsStr::new("--"), dir.as_os_str()])
@@ -164,6 +178,23 @@ fn unmount_by_helper(dir: &Path, lazy: bool) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flags_of_root_are_refused_without_the_helper() {
+        let (safe, nodev) = (MountFlags::NODEV | MountFlags::NOSUID, MountFlags::NODEV);
+        assert!(refuse_flags_of_root(safe | MountFlags::RDONLY).is_ok());
+        for (flags, says) in [
+            (nodev, "mount option suid is for root only"),
+            (MountFlags::NOSUID, "mount option dev is for root only"),
+            (MountFlags::RDONLY, "mount options dev and suid are for root only"),
+        ] {
+            let refused = refuse_flags_of_root(flags).unwrap_err();
+            assert_eq!(
+                (refused.kind(), refused.to_string()),
+                (io::ErrorKind::PermissionDenied, says.into())
+            );
+        }
+    }
 
     #[test]
     fn the_helper_is_told_everything() {

@@ -256,7 +256,7 @@ const VALUED: &[Valued] = &[
     Valued { name: "logbufs", takes: "a number from 2 to 8", example: "logbufs=8" },
     Valued {
         name: "allocsize",
-        takes: "a power of two from the page size (4k) to 1g",
+        takes: "a multiple of the page size (4k)",
         example: "allocsize=64m",
     },
     Valued { name: "fsname", takes: "a name", example: "fsname=disk" },
@@ -393,7 +393,8 @@ impl Options {
     }
 }
 
-/// Returns true if XFS takes this size: a power of two, in bytes or with a suffix.
+/// Returns true if XFS takes this size, in bytes or with a suffix. It uses the largest power of two
+/// that divides it: 1m of `allocsize=3m` (Linux 6.18).
 fn is_allocsize(value: &str) -> bool {
     let (number, shift) = match value.as_bytes().last().map(u8::to_ascii_lowercase) {
         Some(b'k') => (&value[..value.len() - 1], 10),
@@ -404,7 +405,8 @@ fn is_allocsize(value: &str) -> bool {
     let smallest = rustix::param::page_size() as u64;
     number.parse::<u32>().is_ok_and(|number| {
         let bytes = u64::from(number) << shift;
-        bytes.is_power_of_two() && (smallest..=ALLOCSIZE_MAX).contains(&bytes)
+        let used = bytes & bytes.wrapping_neg();
+        (smallest..=ALLOCSIZE_MAX).contains(&used)
     })
 }
 

@@ -36,7 +36,7 @@ Its options are those of mount(8) for XFS, and of FUSE:
                              10000; 0: never
   rw, relatime, diratime, async, nodiscard, nodev, nosuid, exec
                              undo those above: of two opposites the last one holds, as in mount(8)
-  allocsize=                 4k to 1g, a power of two: a hint that is taken and not followed
+  allocsize=                 a multiple of 4k: a hint that is taken and not followed
   lazytime, inode64, attr2, nouuid, ikeep, largeio, noalign, noquota, default_permissions, defaults,
   auto, noauto, user, users, owner, group, nofail, _netdev, comment=, x-…
                              taken as they are in fstab: it is so already, or means nothing here

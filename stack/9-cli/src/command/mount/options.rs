@@ -92,7 +92,7 @@ mod tests {
             ("force=yes", "force: it takes no value"),
             ("idmap", "idmap: a value is missing"),
             ("logbsize", "it takes 16k, 32k, 64k, 128k or 256k, as in logbsize=64k"),
-            ("allocsize=3m", "allocsize=3m"),
+            ("allocsize=5k", "allocsize=5k"),
             ("log=", "log"),
             ("overlay=a:b", "overlay"),
             ("force", "force"),
