@@ -362,7 +362,7 @@ impl<'a> Leaf<'a> {
     /// Returns the bytes of the attribute of `entry` as they are in the block, with those that
     /// align the next one, and their [length](Attr::size). A remote attribute at the end of the
     /// block may have fewer bytes. Returns `None` if it does not fit into the block.
-    pub(super) fn stored(&self, entry: &LeafEntry) -> Option<(&'a [u8], usize)> {
+    pub(super) fn stored(&self, entry: LeafEntry) -> Option<(&'a [u8], usize)> {
         let rest = self.block.get(usize::from(entry.nameidx.get())..)?;
         let (len, extra) = if entry.flags & LOCAL == 0 {
             (REMOTE_HEAD.saturating_add((*rest.get(8)?).into()), REMOTE_EXTRA)

@@ -79,7 +79,7 @@ impl<'a> Item<'a> {
 pub fn items<'a>(leaf: &Leaf<'a>) -> impl Iterator<Item = Item<'a>> + Clone + use<'a> {
     let leaf = *leaf;
     leaf.entries.iter().filter_map(move |entry| {
-        let (stored, size) = leaf.stored(entry)?;
+        let (stored, size) = leaf.stored(*entry)?;
         let (hash, content) = (entry.hashval.get(), Content::Stored(stored));
         Some(Item { hash, flags: entry.flags, size, content })
     })

@@ -70,12 +70,15 @@ fn a_leaf_holds_what_a_map_holds() {
                 }
             }
             let leaf = verify_block(&block, &geo);
-            let found: Vec<_> = items(&leaf)
-                .map(|i| match i.attr.value {
-                    AttrValue::Local(v) => ((i.hash, i.attr.name.to_vec()), v.to_vec()),
+            let found: Vec<_> = leaf
+                .attrs()
+                .map(|attr| match attr.value {
+                    AttrValue::Local(v) => ((attr.hash(&geo), attr.name.to_vec()), v.to_vec()),
                     AttrValue::Remote { .. } => panic!("remote"),
                 })
                 .collect();
+            let sizes: Vec<_> = items(&leaf).map(|item| (item.hash, item.size)).collect();
+            assert!(leaf.attrs().map(|attr| (attr.hash(&geo), attr.size())).eq(sizes));
             assert!(found.iter().map(|(key, v)| (key, v)).eq(model.iter()));
         }
         assert!(refused > 0, "the leaf was full at times");
@@ -123,4 +126,27 @@ fn a_leaf_of_linux_with_holes_is_packed_when_needed() {
     for (i, attr) in before.iter().enumerate().filter(|(i, _)| *i != 5) {
         assert!(leaf.attrs().any(|a| a == *attr), "{i}");
     }
+}
+
+#[test]
+fn a_hostile_remote_attribute_at_the_end_of_a_leaf_is_moved_with_the_bytes_it_has() {
+    let geo = geo_v5_1k();
+    let mut block = vec![0; 1024];
+    init(&mut block, &geo, ID);
+    let place = AttrValue::Remote { valueblk: DaBlock(9), valuelen: 5000 };
+    let remote = Attr { flags: 0, name: b"abc", value: place };
+    assert!(insert(&mut block, &geo, Item::new(&geo, &remote)));
+    // 12 bytes without the two that a remote attribute takes more than it fills.
+    let (first, end) = (1024 - remote.size(), 1024 - 12);
+    block.copy_within(first..first + 12, end);
+    let entry = Item::new(&geo, &remote).entry(end);
+    block.put(table_end(0), &entry);
+    let leaf = Leaf::parse(&block, &geo).unwrap();
+    let moved: Vec<_> = items(&leaf).collect();
+    assert_eq!(moved[0].size, 16);
+    let mut other = vec![0; 1024];
+    init(&mut other, &geo, ID);
+    assert!(pack(&mut other, &geo, moved));
+    let found = verify_block(&other, &geo).attrs().next().unwrap();
+    assert_eq!((found.name, found.value), (&b"abc"[..], place));
 }
