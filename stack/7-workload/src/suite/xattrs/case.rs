@@ -72,8 +72,8 @@ pub enum Operation {
 
 /// Returns the name of attribute `n`: 15 bytes after the prefix.
 ///
-/// The decimal digits are written without `format!`, which takes as long as a twentieth of a call of
-/// the engine. A number of more than eleven digits loses its first ones; no study has that many.
+/// The decimal digits are written without `format!`, which takes a twentieth of the time of a call
+/// of the engine. A number of more than eleven digits loses its first ones; no study has that many.
 pub fn name(n: u64) -> [u8; 23] {
     let mut name = *b"trusted.name00000000000";
     let mut rest = n;
