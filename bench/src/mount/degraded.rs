@@ -167,8 +167,8 @@ impl Degraded {
         let (speed, size) = (self.speed / 1_000_000, (self.stripes * STRIPE) >> 20);
         format!(
             "A RAID6 of {MEMBERS} members with {speed} MB/s each, {} MB/s together, chunks of {} KiB. {} readers each read a file of \
-             {size} MiB in calls of 1 MiB, for {} seconds, and drop what they have read from the cache. {} MiB of memory for stripes. This process mounts the volume and \
-             reads. A fraction is that of the healthy throughput times the part of the members that is left. Bytes read are those \
+             {size} MiB in calls of 1 MiB, for {} seconds, and drop what they have read from the cache. {} MiB of memory for stripes. \
+             This process mounts the volume and reads. A fraction is that of the healthy throughput times the part of the members that is left. Bytes read are those \
              of members, for each byte delivered.",
             speed * u64::from(MEMBERS),
             CHUNK >> 10,

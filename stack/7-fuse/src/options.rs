@@ -256,7 +256,7 @@ const VALUED: &[Valued] = &[
     Valued { name: "logbufs", takes: "a number from 2 to 8", example: "logbufs=8" },
     Valued {
         name: "allocsize",
-        takes: "a multiple of the page size (4k)",
+        takes: "a multiple of the page size (4k), and none of 2g",
         example: "allocsize=64m",
     },
     Valued { name: "fsname", takes: "a name", example: "fsname=disk" },
