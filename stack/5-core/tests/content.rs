@@ -306,7 +306,8 @@ fn a_file_is_written_behind_while_threads_write_and_read_it() {
     check_all(&scratch, &image, &[(0..STREAM).map(streamed).collect()]);
 }
 
-/// A write behind that fails shuts the volume down. Nothing waits for it for good.
+/// A write behind that fails shuts the volume down. Nothing waits for it for good, and no write is
+/// taken afterwards.
 #[test]
 fn a_failed_write_behind_ends_all_writers_and_readers() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
@@ -330,6 +331,7 @@ fn a_failed_write_behind_ends_all_writers_and_readers() {
                 // A thread may have written all of its pieces before the device fails.
                 pieces.any(|n| write(n).is_err());
                 assert!(content.fsync(vol).is_err(), "thread {first} has no error");
+                assert!(write(first).is_err(), "thread {first} writes after the shutdown");
             });
         }
     });

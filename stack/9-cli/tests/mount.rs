@@ -94,6 +94,14 @@ impl Place {
         panic!("no process serves the mount");
     }
 
+    /// Kills the process that serves the mount. It has ended when this returns, so that nothing holds
+    /// the image any more.
+    pub(crate) fn kill_server(&self) {
+        let pid = self.server();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        ended(pid);
+    }
+
     pub(crate) fn verify(&self) {
         verify::file(&self.image).expect("a sound volume");
     }
@@ -104,6 +112,11 @@ impl Drop for Place {
         let flags = rustix::mount::UnmountFlags::DETACH;
         let _ = rustix::mount::unmount(&self.dir, flags);
     }
+}
+
+/// Waits until a process that is no child of this one has ended.
+fn ended(pid: rustix::process::Pid) {
+    until("the process ended", || rustix::process::test_kill_process(pid).is_err());
 }
 
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
@@ -439,7 +452,7 @@ fn killed(place: &Place, rounds: u64) {
             0
         });
         std::thread::sleep(Duration::from_millis(100 + 50 * (round % 4)));
-        rustix::process::kill_process(place.server(), rustix::process::Signal::KILL).unwrap();
+        place.kill_server();
         assert!(load.join().unwrap() > 0, "the load ran");
         drop(file);
         place.take_down();
@@ -462,7 +475,7 @@ fn a_mount_without_a_process_says_so_and_how_it_is_removed() {
     }
     let place = Place::new("cli-mount-dead");
     place.mount(&[]);
-    rustix::process::kill_process(place.server(), rustix::process::Signal::KILL).unwrap();
+    place.kill_server();
     let (image, dir) = (shown(&place.image), shown(&place.dir));
     until("the end of the process", || fs::metadata(&place.dir).is_err());
     for command in ["stats", "check", "freeze", "thaw", "info"] {
@@ -480,7 +493,7 @@ fn a_mount_without_a_process_says_so_and_how_it_is_removed() {
 /// Kills the process of the mount while `file` is open on it, takes the mount down, and replays the
 /// journal.
 fn kill_and_recover(place: &Place, file: fs::File) {
-    rustix::process::kill_process(place.server(), rustix::process::Signal::KILL).unwrap();
+    place.kill_server();
     // A close before would be a sync.
     drop(file);
     place.take_down();
@@ -556,7 +569,7 @@ fn the_log_has_the_first_cause_of_each_failure_and_how_the_mount_began_and_ended
     place.mount(&["-o", &option]);
     fs::write(place.dir.join("file"), vec![7; 8 << 20]).unwrap();
     fs::File::open(place.dir.join("file")).unwrap().sync_all().unwrap();
-    rustix::process::kill_process(place.server(), rustix::process::Signal::KILL).unwrap();
+    place.kill_server();
     place.take_down();
     // A full volume.
     place.mount(&["--log", &shown(&log)]);
@@ -571,7 +584,7 @@ fn the_log_has_the_first_cause_of_each_failure_and_how_the_mount_began_and_ended
     let pid = place.server();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     wait_for("the volume is closed");
-    until("the process ended", || rustix::process::test_kill_process(pid).is_err());
+    ended(pid);
     place.verify();
     // A target that fails: its end is cut off below the mount.
     place.mount(&["-o", &option]);

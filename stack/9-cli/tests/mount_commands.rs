@@ -803,7 +803,7 @@ fn a_check_ends_with_its_mount() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    kill_process(place.server(), Signal::KILL).unwrap();
+    place.kill_server();
     assert!(code_of(&mut check) <= 2);
     // No process serves it any more.
     until("gone", || xfskit(&["check", &dir]).code == 2);

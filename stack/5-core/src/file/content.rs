@@ -30,6 +30,7 @@ use xfskit_block::IoRead;
 use xfskit_format::Fork;
 use xfskit_format::inode::InodeFlags;
 use xfskit_format::timestamp::Timestamp;
+use xfskit_trans::TransError;
 use xfskit_units::{ByteLen, ByteOffset, FilBlks, FileOff, Ino};
 
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
@@ -437,7 +438,7 @@ impl Content {
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::FileTooLarge`], [`Error::Device`],
-    /// [`Error::Corrupt`]: then nothing has changed.
+    /// [`Error::Corrupt`], the cause of a shutdown: then nothing has changed.
     pub fn write(
         &self,
         vol: &Volume,
@@ -445,7 +446,7 @@ impl Content {
         bytes: &[u8],
         now: Timestamp,
     ) -> Result<()> {
-        self.keep_budget(vol)?;
+        self.admit_write(vol)?;
         let mut state = self.state.write_at(|state| touched(vol, state, offset, bytes));
         self.write_state(vol, &mut state, offset, bytes, now)
     }
@@ -456,7 +457,7 @@ impl Content {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn append(&self, vol: &Volume, bytes: &[u8], now: Timestamp) -> Result<ByteOffset> {
-        self.keep_budget(vol)?;
+        self.admit_write(vol)?;
         let mut state = self.state.write_at(|state| touched(vol, state, state.end(), bytes));
         let offset = state.end();
         self.write_state(vol, &mut state, offset, bytes, now)?;
@@ -491,9 +492,11 @@ impl Content {
         Ok(())
     }
 
+    /// Refuses a write if the volume was shut down, for its bytes would never reach the device.
     /// Writes data behind if there is much in memory, and flushes if there is too much: this file
     /// first, then others.
-    fn keep_budget(&self, vol: &Volume) -> Result<()> {
+    fn admit_write(&self, vol: &Volume) -> Result<()> {
+        vol.engine()?.check_not_shut_down().map_err(TransError::from)?;
         let used = || ByteLen(vol.contents.dirty_bytes.load(Ordering::Relaxed));
         if used() > AHEAD {
             self.write_behind(vol)?;
