@@ -6,6 +6,7 @@
 #   minutes (DAMAGE="--volume plain --only dir --minutes 5"); needs root.
 # make protocols: the engine's threads, their steps taken in thousands of orders.
 # make scrub: Linux' online check over a volume of each kind that xfskit writes, in an emulated machine.
+# make boot: a machine that mounts by fstab and by units of systemd at boot, emulated; needs root.
 # make fuzz: damaged input in all forms, found by coverage (HOURS=); docs/fuzzing.md.
 # make tsan: threads under ThreadSanitizer.
 # make install: the program, manual pages, helpers of mount(8), a unit of systemd (PREFIX=, DESTDIR=).
@@ -18,7 +19,7 @@ MANDIR = $(PREFIX)/share/man
 UNITDIR = $(PREFIX)/lib/systemd/user
 PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/xfskit
 .PHONY: install uninstall
-.PHONY: all test analyses torture programs damage scrub protocols tsan demo bench fmt lint spell deny doc unit tools clean
+.PHONY: all test analyses torture programs damage scrub boot protocols tsan demo bench fmt lint spell deny doc unit tools clean
 
 all:
 	$(CARGO) build --release
@@ -97,6 +98,9 @@ damage: tools
 
 scrub: all
 	bash tests/tools/scrub.sh
+
+boot: all
+	bash tests/tools/boot.sh
 
 protocols:
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/protocols \

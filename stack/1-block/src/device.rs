@@ -104,18 +104,24 @@ impl Error {
 pub enum Holder {
     /// A program that has locked it for writing.
     Writer,
+    /// A program that keeps a shared lock on it, and does not write.
+    SharedLock,
     /// The kernel, which has it mounted, or a program that opened it exclusively.
     Kernel,
     /// The kernel, through this loop device.
     Loop(PathBuf),
+    /// The kernel, which has built this device on it: an array, a logical volume.
+    Stacked(PathBuf),
 }
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Writer => f.write_str("another writer"),
+            Self::SharedLock => f.write_str("a program with a shared lock (flock)"),
             Self::Kernel => f.write_str("the kernel (mounted?) or another program"),
             Self::Loop(device) => write!(f, "the kernel as {}", device.display()),
+            Self::Stacked(device) => write!(f, "the kernel as a part of {}", device.display()),
         }
     }
 }

@@ -13,7 +13,7 @@
 //! `docs/design/reading-in-batches.md` compares this with threads and io_uring. A batch of writes
 //! is sorted and its neighbours joined as well.
 //!
-//! A device opened for writing is locked (`flock`) against other writers that lock it. Devices that
+//! A device opened for writing is locked against other writers that lock it (`lock.rs`). Devices that
 //! the kernel may write to are refused. A block device is opened exclusively. A file or device
 //! attached to a loop device is not opened at all, because its volume may be mounted.
 
@@ -25,15 +25,16 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags, SeekFrom};
+use rustix::fs::{Advice, FallocateFlags, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, Error, Holder, IoRead, Result, check_range, check_span};
 use crate::direct::{self, Direct};
+use crate::lock::{self, NotLocked};
 use crate::plain;
 use crate::topology::Topology;
-use crate::{ioctl, loops};
+use crate::{holders, ioctl, loops};
 
 /// Most buffers that one `preadv` takes (`IOV_MAX`).
 const IOV_MAX: usize = 1024;
@@ -74,7 +75,8 @@ impl FileDevice {
     pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<Self> {
         let path = path.as_ref();
         let fail = |source| Error::Open { path: path.into(), source };
-        let kind = std::fs::metadata(path).map_err(fail)?.file_type();
+        let meta = std::fs::metadata(path).map_err(fail)?;
+        let kind = meta.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             return Err(fail(io::Error::other("neither a file nor a block device")));
         }
@@ -83,8 +85,10 @@ impl FileDevice {
         if mode == OpenMode::ReadWrite && kind.is_block_device() {
             options.custom_flags(OFlags::EXCL.bits().cast_signed()); // not while mounted
         }
-        let file =
-            options.open(path).map_err(|e| in_use_or(path, e, Errno::BUSY, Holder::Kernel))?;
+        let file = options.open(path).map_err(|source| match Errno::from_io_error(&source) {
+            Some(Errno::BUSY) => Error::InUse { path: path.into(), by: holders::of(&meta) },
+            _ => fail(source),
+        })?;
         Self::from_open(file, path, mode)
     }
 
@@ -115,8 +119,10 @@ impl FileDevice {
         let fail = |source| Error::Open { path: path.into(), source };
         let meta = file.metadata().map_err(fail)?;
         if mode == OpenMode::ReadWrite {
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
-                .map_err(|e| in_use_or(path, e.into(), Errno::WOULDBLOCK, Holder::Writer))?;
+            lock::exclusive(&file, lock::PATIENCE).map_err(|not| match not {
+                NotLocked::Held(by) => Error::InUse { path: path.into(), by },
+                NotLocked::Failed(source) => fail(source),
+            })?;
             if let Some(device) = loops::attached_to(&meta) {
                 return Err(Error::InUse { path: path.into(), by: Holder::Loop(device) });
             }
@@ -267,15 +273,6 @@ impl FileDevice {
     }
 }
 
-/// Returns [`Error::InUse`] if the system reports `busy`, else [`Error::Open`].
-fn in_use_or(path: &Path, source: io::Error, busy: Errno, by: Holder) -> Error {
-    if Errno::from_io_error(&source) == Some(busy) {
-        Error::InUse { path: path.into(), by }
-    } else {
-        Error::Open { path: path.into(), source }
-    }
-}
-
 fn io_error(op: &'static str, offset: ByteOffset, len: ByteLen, source: io::Error) -> Error {
     Error::Io { op, offset, len, source }
 }
@@ -286,11 +283,9 @@ fn adjacent(io: &IoRead<'_>, next: &IoRead<'_>) -> bool {
 }
 
 impl Drop for FileDevice {
-    /// Unlocks explicitly. Closing alone would not unlock while a process that another thread has
-    /// forked meanwhile still has the file open: it keeps the lock until it runs another program.
     fn drop(&mut self) {
         if self.mode == OpenMode::ReadWrite {
-            let _closing_does_it_too = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+            lock::unlock(&self.file);
         }
     }
 }

@@ -105,7 +105,7 @@ fn number(file: &Path) -> u64 {
 }
 
 /// Returns the folder of the block device with this number.
-fn sysfs_of(device: u64) -> Option<PathBuf> {
+pub(crate) fn sysfs_of(device: u64) -> Option<PathBuf> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
 }

@@ -9,7 +9,7 @@ use super::mount::{Place, possible};
 
 /// Runs lines of bash as root, in a mount namespace of their own with the links, and an fstab with
 /// `fstab`. `$xfskit`, `$image` and `$dir` are what they say.
-fn run(place: &Place, fstab: &str, lines: &str) {
+pub(crate) fn run(place: &Place, fstab: &str, lines: &str) {
     let table = place.scratch.path().join("fstab");
     fs::write(&table, fstab).unwrap();
     let script = format!(

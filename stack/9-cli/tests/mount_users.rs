@@ -11,6 +11,7 @@ use xfskit_test_support::skip;
 
 use super::common::{Run, expect, json, shown, unless_busy, xfskit};
 use super::mount::{Place, is_mounted, possible, until};
+use super::mount_helper;
 
 /// User and group `nobody` of Debian.
 const NOBODY: u32 = 65534;
@@ -142,6 +143,33 @@ fn a_user_mounts_synchronously() {
     let made = requests.as_array().unwrap().iter().any(|made| made["kind"] == "fsync");
     assert!(made, "the kernel does not wait for a write: {requests}");
     assert_eq!(own.xfskit(&["umount", &dir]).code, 0);
+    own.place.verify();
+}
+
+#[test]
+fn a_user_mounts_a_line_of_fstab() {
+    if !possible_for_users() {
+        return;
+    }
+    let own = Own::new("cli-mount-user-fstab");
+    let (image, dir) = (shown(&own.place.image), shown(&own.place.dir));
+    let fstab = format!("{image} {dir} fuse.xfskit noauto,user,idmap=user 0 0\n");
+    mount_helper::run(
+        &own.place,
+        &fstab,
+        r#"
+        ln -sf "$(dirname "$dir")/xfskit" /sbin/mount.fuse.xfskit
+        ln -sf "$(dirname "$dir")/xfskit" /sbin/umount.fuse.xfskit
+        nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+        nobody mount "$dir"
+        nobody dd if=/dev/urandom of="$dir/file" bs=1M count=60 status=none
+        sum=$(nobody sha256sum "$dir/file")
+        nobody umount "$dir"
+        # The volume is closed when umount(8) returns.
+        "$xfskit" label "$image" closed
+        test "$(nobody "$(dirname "$dir")/xfskit" cat "$image" /file | sha256sum)" = "${sum% *}-"
+        "#,
+    );
     own.place.verify();
 }
 
