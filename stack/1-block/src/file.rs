@@ -13,8 +13,8 @@
 //! `docs/design/reading-in-batches.md` compares this with threads and io_uring. A batch of writes
 //! is sorted and its neighbours joined as well.
 //!
-//! A device opened for writing is locked against other writers that lock it (`lock.rs`). Devices that
-//! the kernel may write to are refused. A block device is opened exclusively. A file or device
+//! A device opened for writing is locked against other writers that lock it (`lock.rs`). Devices
+//! that the kernel may write to are refused. A block device is opened exclusively. A file or device
 //! attached to a loop device is not opened at all, because its volume may be mounted.
 
 use std::fs::{File, OpenOptions};

@@ -1,5 +1,5 @@
-//! Names the device of the kernel that is built on a block device: an array that mdadm has assembled
-//! (at boot, without being asked), a logical volume, an opened LUKS container.
+//! Names the device of the kernel that is built on a block device: an array that mdadm has
+//! assembled (at boot, without being asked), a logical volume, an opened LUKS container.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;

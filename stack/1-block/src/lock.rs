@@ -1,6 +1,6 @@
 //! The lock of a file or device that is open for writing.
 //!
-//! It is exclusive (`flock`), so that of two programs that lock one device for writing the second is
+//! It is exclusive (`flock`): of two programs that lock one device for writing the second is
 //! refused. A shared lock is waited for: udev holds one for a moment while it looks what is on a
 //! block device, at boot and each time that a writer has closed it.
 

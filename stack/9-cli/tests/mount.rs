@@ -94,8 +94,8 @@ impl Place {
         panic!("no process serves the mount");
     }
 
-    /// Kills the process that serves the mount. It has ended when this returns, so that nothing holds
-    /// the image any more.
+    /// Kills the process that serves the mount. It has ended when this returns, so that nothing
+    /// holds the image any more.
     pub(crate) fn kill_server(&self) {
         let pid = self.server();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();

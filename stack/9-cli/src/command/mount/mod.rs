@@ -162,8 +162,8 @@ fn mount_point(dir: &Path) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Returns true if the program that mounts for users other than root is there. mount(8) of such users
-/// calls its helper without PATH; programs are then executed from the system's default.
+/// Returns true if the program that mounts for users other than root is there. mount(8) of such
+/// users calls its helper without PATH; programs are then executed from the system's default.
 fn has_fusermount() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let is_there = |path: PathBuf| rustix::fs::access(path, Access::EXEC_OK).is_ok();
