@@ -158,6 +158,9 @@ fn whole_records(ring: &Ring<'_>, candidate: LogBlock) -> Result<(LogBlock, Opti
                 // without its header.
                 if blocks < ring.distance(at, head) {
                     let behind = ring.forward(at, blocks);
+                    if is_cleared(ring, at, behind, end)? {
+                        return Ok((behind, None));
+                    }
                     let corruption = no_header(ring, behind, "a record header");
                     return Ok((behind, Some(Torn::incomplete(end, behind, corruption))));
                 }
@@ -170,6 +173,18 @@ fn whole_records(ring: &Ring<'_>, candidate: LogBlock) -> Result<(LogBlock, Opti
         head = at;
     }
     Ok((head, torn))
+}
+
+/// Returns true if xfsprogs cleared the journal (`xfs_repair -L`, `xfs_metadump`): the record at its
+/// start marks it clean, and only zeroes follow up to the next record, at `end`. What is there
+/// after a write that was lost carries the cycle before.
+fn is_cleared(ring: &Ring<'_>, at: LogBlock, behind: LogBlock, end: LogBlock) -> Result<bool> {
+    if at != LogBlock(0) || !is_unmount(ring, at, &*header_at(ring, at)?, behind)? {
+        return Ok(false);
+    }
+    let between = ring.read_blocks(behind, ring.distance(behind, end))?;
+    let next = ring.read_blocks(end, 1)?;
+    Ok(between.iter().all(|&byte| byte == 0) && next.starts_with(&MAGIC.to_be_bytes()))
 }
 
 /// Tells a record that is damaged from one that did not arrive as a whole.

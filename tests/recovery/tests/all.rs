@@ -2,6 +2,7 @@
 //! processors.
 
 mod chains;
+mod cleared;
 mod intents;
 mod kept;
 mod kernel;
