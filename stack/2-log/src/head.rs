@@ -175,9 +175,9 @@ fn whole_records(ring: &Ring<'_>, candidate: LogBlock) -> Result<(LogBlock, Opti
     Ok((head, torn))
 }
 
-/// Returns true if xfsprogs cleared the journal (`xfs_repair -L`, `xfs_metadump`): the record at its
-/// start marks it clean, and only zeroes follow up to the next record, at `end`. What is there
-/// after a write that was lost carries the cycle before.
+/// Returns true if xfsprogs cleared the journal (`xfs_repair -L`, `xfs_metadump`): the record at
+/// its start marks it clean, and only zeroes follow up to the next record, at `end`. Blocks in the
+/// place of a lost write carry the cycle before.
 fn is_cleared(ring: &Ring<'_>, at: LogBlock, behind: LogBlock, end: LogBlock) -> Result<bool> {
     if at != LogBlock(0) || !is_unmount(ring, at, &*header_at(ring, at)?, behind)? {
         return Ok(false);
