@@ -46,7 +46,7 @@ if ! "$newer/bin/mkfs.xfs" -V >/dev/null 2>&1; then
 fi
 
 guest=.cache/uml
-if [ ! -e "$guest/root/init" ]; then
+if [ ! -e "$guest/regset.so" ] || [ ! -e "$guest/root/init" ]; then
     echo "unpacking user-mode Linux into $guest"
     if ! log=$(UML=$guest bash tests/tools/uml-md.sh setup 2>&1); then
         printf '%s\n' "$log" | tail -3

@@ -26,6 +26,7 @@ setup)
   done | awk '!s[$0]++' > "$UML/modlist"
   while read -r f; do cp "$M/$f" "$R/modules/"; basename "$f"; done < "$UML/modlist" > "$R/modules/list"
   rm -rf "$UML/package"
+  cc -O2 -shared -fPIC -o "$UML/regset.so" "$(dirname "$0")/uml-regset.c"
   cat > "$R/init" <<'I'
 #!/bin/busybox sh
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -42,8 +43,9 @@ run) S=$2; shift 2; T=$(mktemp); trap 'rm -f "$T" "$T.out"' EXIT
   cat "$S" > "$T"; sz=$(stat -c %s "$T"); pad=$(( (sz/65536+1)*65536 - sz )); head -c $pad /dev/zero | tr '\0' '\n' >> "$T"
   D=("ubd0=$T"); n=1
   for i in "$@"; do D+=("ubd$n=$i"); n=$((n+1)); done
-  timeout -k 5 "${UML_T:-120}" "$UML/linux.uml" mem="${UML_M:-2G}" "${D[@]}" rootfstype=hostfs rootflags="$UML/root" \
+  timeout -k 5 "${UML_T:-120}" env LD_PRELOAD="$UML/regset.so" "$UML/linux.uml" mem="${UML_M:-2G}" "${D[@]}" rootfstype=hostfs rootflags="$UML/root" \
     rw init=/init con=null con0=fd:0,fd:1 quiet < /dev/null 2>&1 | tee "$T.out" | sed -n '/@@BEGIN/,/@@END/p' | tr -d '\r' | grep -v '@@BEGIN'
+  grep -q '@@BEGIN' "$T.out" || tail -5 "$T.out" >&2 # it did not boot
   grep -q '@@END 0' "$T.out";;
 *) sed -n '2,9p' "$0"; exit 2;;
 esac

@@ -31,7 +31,10 @@ fn a_removed_file_is_listed_and_copied_out() {
     let line = &json(&["undelete", "--json", &image, "one"])[0];
     assert_eq!((&line["confidence"], &line["size"]), (&"good".into(), &70_000.into()));
     let none = expect(1, &["undelete", &image, "*.jpg"]);
-    assert!(none.stdout.is_empty() && none.stderr.contains("no removed file"), "{}", none.stderr);
+    assert!(none.stdout.is_empty() && none.stderr.contains("found: 1;"), "{}", none.stderr);
+    for path in ["/dir/*", "dir/o*", "*/one"] {
+        assert!(expect(0, &["undelete", &image, path]).stdout.contains("/dir/one"), "{path}");
+    }
     let to = bench.path("to");
     expect(0, &["undelete", &image, "--to", &shown(&to)]);
     assert!(fs::read(to.join("dir/one")).unwrap() == content);

@@ -130,7 +130,11 @@ impl Guest {
             .envs([("UML", folder_of_guest().as_os_str()), ("UML_T", "300".as_ref())])
             .output();
         match output {
-            Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+            Ok(output) => {
+                // What the guest says is on standard output; if it does not boot, the other has why.
+                let said = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+                String::from_utf8_lossy(&said).into_owned()
+            }
             Err(error) => format!("uml-md.sh: {error}"),
         }
     }

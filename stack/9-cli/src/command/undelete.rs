@@ -196,10 +196,17 @@ fn find(
         _ => open::failure(&error),
     })?;
     progress.finish();
+    let all = found.files.len();
     found.files.retain(|file| {
         let fits = pattern.as_ref().is_none_or(|pattern| pattern.matches(file));
         fits && (!args.good || file.confidence == Confidence::Good)
     });
+    if found.files.is_empty() {
+        out.note(&match all {
+            0 => "no removed file was found".into(),
+            all => format!("removed files found: {all}; PATTERN and --good select none of them"),
+        });
+    }
     Ok(found)
 }
 
@@ -221,11 +228,7 @@ fn end(found: &RemovedFiles, out: &Out) -> ExitStatus {
         out.note(&format!("{} files that were given back before are left out", found.given_back));
     }
     path::warn(&found.warnings, found.warnings_more, out);
-    if found.files.is_empty() {
-        out.note("no removed file was found");
-        return ExitStatus::Problem;
-    }
-    out.status()
+    if found.files.is_empty() { ExitStatus::Problem } else { out.status() }
 }
 
 /// A pattern of names, or of paths.
@@ -234,11 +237,14 @@ struct Pattern {
     whole: bool,
 }
 
-/// Parses a pattern.
+/// Parses a pattern. One of paths begins at the root directory, with or without the slash.
 fn matcher(text: &str) -> Result<Pattern, Failure> {
-    let glob =
-        GlobBuilder::new(text).build().map_err(|error| Failure::cannot(error.to_string()))?;
-    Ok(Pattern { glob: glob.compile_matcher(), whole: text.contains('/') })
+    let whole = text.contains('/');
+    let root = if whole && !text.starts_with(['/', '*']) { "/" } else { "" };
+    let glob = GlobBuilder::new(&[root, text].concat())
+        .build()
+        .map_err(|error| Failure::cannot(error.to_string()))?;
+    Ok(Pattern { glob: glob.compile_matcher(), whole })
 }
 
 impl Pattern {

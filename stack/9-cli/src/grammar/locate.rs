@@ -106,8 +106,8 @@ A path in parentheses is a name whose directory is not known. The same inode may
 files, one after the other. Good means that nothing contradicts the content; look at it before you
 rely on it.
 
-PATTERN selects files by name, or by path if it has a slash: *, ?, [a-z]. In a path, * matches
-slashes too.
+PATTERN selects files by name, or by path from the root directory if it has a slash: *, ?, [a-z].
+In a path, * matches slashes too.
 
 --to copies what is listed, under its path, into a directory that must not be on the volume. Nothing
 that exists is replaced, and a file that cannot be copied whole leaves no part of it. Content on a
@@ -120,7 +120,7 @@ name lost+found/inode-N-NAME.
 Removed directories come before what was in them. The search ends before anything is written.
 --dry-run prints the new paths, and writes nothing.
 
-The exit code is 1 if nothing is found, or if something is not copied whole or not given back.
+The exit code is 1 if nothing is selected, or if something is not copied whole or not given back.
 
 Examples:
   xfskit undelete disk.img
