@@ -131,7 +131,7 @@ impl Guest {
             .output();
         match output {
             Ok(output) => {
-                // What the guest says is on standard output; if it does not boot, the other has why.
+                // The guest prints to standard output; why it does not boot is on the other.
                 let said = if output.stdout.is_empty() { output.stderr } else { output.stdout };
                 String::from_utf8_lossy(&said).into_owned()
             }
