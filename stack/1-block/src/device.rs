@@ -90,9 +90,7 @@ impl Error {
             ErrorKind::PermissionDenied => {
                 "Get permission to read it (and to write, if the command changes it)."
             }
-            ErrorKind::ResourceBusy => {
-                "Unmount it, or stop the other program that writes to it, first."
-            }
+            ErrorKind::ResourceBusy => "Unmount it, or stop the other program that uses it, first.",
             _ => return None,
         };
         Some(hint.into())

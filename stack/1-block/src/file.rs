@@ -67,7 +67,8 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens an existing image file or block device.
+    /// Opens an existing image file or block device. For writing it is locked; a program that holds
+    /// a shared lock is waited for, five seconds at most.
     ///
     /// # Errors
     /// [`Error::InUse`] if another writer or the kernel holds it, [`Error::Open`] for everything
